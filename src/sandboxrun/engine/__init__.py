@@ -1,0 +1,1 @@
+"""Container engines: the protocol they satisfy, the container spec, and the drivers."""
