@@ -1,0 +1,95 @@
+"""Settings, read once and frozen. No other module reads the environment."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+from typing import Self
+
+import platformdirs
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from sandboxrun.errors import ConfigurationError
+from sandboxrun.model.limits import Limits
+
+DEFAULT_IMAGE = "sandboxrun/workspace:latest"
+
+
+def _default_state_dir() -> Path:
+    return Path(platformdirs.user_state_path("sandboxrun"))
+
+
+def _config_file() -> Path:
+    named = os.environ.get("SANDBOXRUN_CONFIG")
+    return Path(named) if named else platformdirs.user_config_path("sandboxrun") / "config.toml"
+
+
+class Settings(BaseSettings):
+    """What a `Runner` needs to know about its surroundings.
+
+    Sources, the first that names a value wins: arguments, ``SANDBOXRUN_*`` variables, the file
+    ``config.toml`` in the user's configuration directory (or ``SANDBOXRUN_CONFIG``), defaults.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="SANDBOXRUN_", frozen=True, extra="ignore")
+
+    state_dir: Path = Field(default_factory=_default_state_dir)
+    """Where runs, workspaces and the managed engine live. Created with mode 0700."""
+    engine: str | None = None
+    """Engine address (``unix://…`` or ``tcp://…``); None searches the usual places."""
+    docker_host: str | None = Field(default=None, validation_alias="DOCKER_HOST")
+    """The Docker client's own variable, honoured after ``engine``."""
+    docker_config: Path = Field(
+        default_factory=lambda: Path.home() / ".docker", validation_alias="DOCKER_CONFIG"
+    )
+    """The Docker client's configuration directory, for its current context."""
+    docker_context: str | None = Field(default=None, validation_alias="DOCKER_CONTEXT")
+    """The Docker client's context by name; overrides the current one."""
+    xdg_runtime_dir: Path | None = Field(default=None, validation_alias="XDG_RUNTIME_DIR")
+    """Where rootless engines put their sockets."""
+    image: str = DEFAULT_IMAGE
+    """Image of runs that name none."""
+    runtime: str | None = None
+    """OCI runtime of runs; None is the engine's default."""
+    timeout_seconds: float = Field(default=120.0, gt=0, le=86_400)
+    """Time limit of runs that name none, in seconds of the command's own time."""
+    limits: Limits = Limits()
+    """Limits of runs that name none."""
+    env_allow: tuple[str, ...] = ("LANG", "LC_ALL", "TERM", "TZ")
+    """Names of the image's environment that reach the command."""
+    principal: str = Field(default_factory=lambda: getpass.getuser())
+    """Who runs commands when a request does not say."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: arguments, environment, file. No dotenv: it is the project's."""
+        del dotenv_settings, file_secret_settings
+        file = TomlConfigSettingsSource(settings_cls, toml_file=_config_file())
+        return init_settings, env_settings, file
+
+    @classmethod
+    def read(cls, **overrides: object) -> Self:
+        """Read every source once. Raises `ConfigurationError` naming the value at fault."""
+        given = {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls(**given)  # type: ignore[arg-type]
+        except ValidationError as invalid:
+            first = invalid.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ConfigurationError(f"Setting {where}: {first['msg']}.") from invalid
+        except ValueError as invalid:
+            raise ConfigurationError(f"{_config_file()}: {invalid}") from invalid

@@ -1,0 +1,67 @@
+"""What became of a run: the one record every interface shows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sandboxrun.model.limits import Limits
+from sandboxrun.model.preview import Preview
+from sandboxrun.model.status import Status
+
+
+class Ordering(StrEnum):
+    """How stdout and stderr were put in one sequence."""
+
+    EXACT = "exact"
+    """In the order the writes were made."""
+    ARRIVAL = "arrival"
+    """In the order they were read; neighbours on different streams may be swapped."""
+
+
+class Usage(BaseModel):
+    """What the run consumed. Null is unknown, never zero."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    peak_pids: int | None = None
+    oom_kills: int | None = None
+    """Processes the kernel killed at the memory limit, the command's children included."""
+    leftover_processes: int | None = None
+    """Processes still there when the command ended; they were killed."""
+
+
+class Outcome(BaseModel):
+    """How a run ended and what it left. Frozen; the same JSON on every interface."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    workspace: str | None
+    """The workspace's name, or null for a throwaway one."""
+    principal: str
+    conversation: str | None
+    status: Status
+    exit_code: int | None
+    """The command's own exit code, or null when it did not exit by itself."""
+    signal: str | None
+    """Name of the signal that ended it, or null."""
+    reason: str
+    """A sentence a model can act on: what happened and what it may do next."""
+    started_at: datetime
+    elapsed_seconds: float
+    """The command's own time, without waiting or preparing."""
+    timings: dict[str, Annotated[float, Field(ge=0)]]
+    """Milliseconds per stage."""
+    preview: Preview
+    ordering: Ordering
+    image: str | None
+    """Content id of the image that was used."""
+    usage: Usage
+    limits: Limits
+    """The limits that were in force."""
