@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandboxrun.model.limits import Limits
+from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.preview import Preview
 from sandboxrun.model.status import Status
-
-
-class Ordering(StrEnum):
-    """How stdout and stderr were put in one sequence."""
-
-    EXACT = "exact"
-    """In the order the writes were made."""
-    ARRIVAL = "arrival"
-    """In the order they were read; neighbours on different streams may be swapped."""
 
 
 class Usage(BaseModel):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import assert_never
 
+from sandboxrun.model.signals import signal_number
+
 
 class Status(StrEnum):
     """Who or what ended the run. Never derived from an exit code alone."""
@@ -35,7 +37,7 @@ class Status(StrEnum):
     """The process that owned the run died before it was settled."""
 
 
-def exit_status(status: Status, exit_code: int | None, signal_number: int | None) -> int:  # noqa: PLR0911 - one return a word
+def exit_status(status: Status, exit_code: int | None, signal: str | None) -> int:  # noqa: PLR0911 - one return a word
     """Return the exit status of `sandboxrun exec` for an outcome (0 to 255)."""
     match status:
         case Status.SUCCEEDED:
@@ -47,7 +49,8 @@ def exit_status(status: Status, exit_code: int | None, signal_number: int | None
         case Status.NOT_EXECUTABLE:
             return 126
         case Status.SIGNALED:
-            return 125 if signal_number is None else 128 + signal_number
+            number = signal_number(signal)
+            return 125 if number is None else 128 + number
         case Status.TIMED_OUT:
             return 124
         case Status.CANCELLED:

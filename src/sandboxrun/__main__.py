@@ -1,0 +1,8 @@
+"""Let ``python -m sandboxrun`` be the command line."""
+
+from __future__ import annotations
+
+from sandboxrun.interfaces.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The edges people and programs touch: parsing and rendering only."""

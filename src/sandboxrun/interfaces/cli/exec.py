@@ -1,0 +1,134 @@
+"""``sandboxrun exec``: one command in a container of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import anyio
+import typer
+from typer.core import TyperCommand
+
+from sandboxrun.config import Settings
+from sandboxrun.errors import InvalidEnvironmentError, UsageError
+from sandboxrun.interfaces.cli.live import Mode, follow
+from sandboxrun.interfaces.cli.options import EngineOption, read_size
+from sandboxrun.interfaces.cli.signals import cancel_on_signal
+from sandboxrun.model.limits import Limits
+from sandboxrun.model.outcome import Outcome
+from sandboxrun.model.request import Request
+from sandboxrun.model.status import exit_status
+from sandboxrun.runner import Runner, request_from
+
+_ARGV = "sandboxrun.argv"
+
+
+class ExecCommand(TyperCommand):
+    """Keeps what stands behind ``--``: it tells the exec form from a shell command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's own type is vendored by typer
+        """Cut the exec form off before click drops the ``--``."""
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_ARGV] = tuple(args[cut + 1 :])
+            args = args[:cut]
+        return super().parse_args(ctx, args)
+
+
+def exec_command(
+    ctx: typer.Context,
+    command: Annotated[
+        str | None, typer.Argument(help="A shell command. Or: -- PROG ARG… to run without a shell.")
+    ] = None,
+    workspace: Annotated[
+        str | None, typer.Option("--workspace", "-w", help="Workspace; default: a throwaway one.")
+    ] = None,
+    cwd: Annotated[str | None, typer.Option(help="Working directory in the sandbox.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", "-t", help="Limit of the command's own time, s.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", help="K=V, visible in records. Repeatable.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Image to run in.")] = None,
+    cpus: Annotated[float | None, typer.Option(help="CPU seconds per second.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory, e.g. 512m or 2g.")] = None,
+    pids: Annotated[int | None, typer.Option(help="Processes and threads.")] = None,
+    disk: Annotated[str | None, typer.Option(help="Largest file, e.g. 4g.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="OCI runtime, e.g. runc.")] = None,
+    engine: EngineOption = None,
+    principal: Annotated[str | None, typer.Option(help="Who asks.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="The dialogue it belongs to.")] = None,
+    stdin: Annotated[
+        bool, typer.Option("--stdin", help="Pass this process's standard input on.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the outcome, alone, on stdout.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="Print events as JSON Lines.")] = False,
+) -> None:
+    """Run COMMAND in a fresh hardened container and exit with its status.
+
+    The container has no network, hard limits and a scrubbed environment, and is gone afterwards.
+
+    Exit status: the command's own; 2 usage, 121 lost, 124 timed out, 125 engine, image or working
+    directory, 126 not executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
+    """
+    argv: Sequence[str] | None = ctx.meta.get(_ARGV)
+    if command is None and argv is None:
+        raise UsageError(
+            "No command was given.", advice="Try: sandboxrun exec 'echo hello'  or  exec -- ls -la"
+        )
+    if command is not None and argv is not None:
+        raise UsageError("Give a shell command, or a program after --, and not both.")
+    settings = Settings.read(engine=engine, runtime=runtime)
+    request = request_from(
+        command=command,
+        argv=None if argv is None else tuple(argv),
+        workspace=workspace,
+        cwd=cwd,
+        timeout_seconds=timeout,
+        env=_environment(env if env is not None else []),
+        image=image,
+        limits=_limits(settings.limits, cpus=cpus, memory=memory, pids=pids, disk=disk),
+        principal=principal,
+        conversation=conversation,
+        stdin=sys.stdin.buffer.read() if stdin else None,
+    )
+    mode = Mode.EVENTS if events else Mode.OUTCOME if as_json else Mode.STREAMS
+    outcome = anyio.run(_run, settings, request, mode)
+    raise typer.Exit(exit_status(outcome.status, outcome.exit_code, outcome.signal))
+
+
+async def _run(settings: Settings, request: Request, mode: Mode) -> Outcome:
+    async with Runner.open(settings) as runner:
+        run = await runner.start(request)
+        async with cancel_on_signal(run):
+            await follow(run, mode)
+            return await run.outcome()
+
+
+def _environment(pairs: Sequence[str]) -> dict[str, str]:
+    environment: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise InvalidEnvironmentError(f"--env {pair!r} has no '='.", advice="Write --env K=V.")
+        environment[name] = value
+    return environment
+
+
+def _limits(
+    base: Limits, *, cpus: float | None, memory: str | None, pids: int | None, disk: str | None
+) -> Limits:
+    asked = {
+        "cpus": cpus,
+        "memory_bytes": None if memory is None else read_size(memory),
+        "pids": pids,
+        "disk_bytes": None if disk is None else read_size(disk),
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Limits.model_validate(base.model_dump() | given) if given else base
+
+

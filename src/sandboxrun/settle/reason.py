@@ -1,0 +1,93 @@
+"""The sentence beside the status: what happened, and what the reader may do next."""
+
+from __future__ import annotations
+
+import os
+from typing import assert_never
+
+from sandboxrun.model.limits import MIB, Limits
+from sandboxrun.model.signals import signal_name
+from sandboxrun.model.status import Status
+from sandboxrun.model.text import escaped
+from sandboxrun.settle.verdict import Verdict
+
+
+def reason_for(  # noqa: PLR0911 - one sentence a status
+    verdict: Verdict, *, limits: Limits, timeout_seconds: float, oom_kills: int | None, cwd: bytes
+) -> str:
+    """Return the sentence for ``verdict``."""
+    match verdict.status:
+        case Status.SUCCEEDED:
+            return "The command exited with 0." + _children(oom_kills, limits)
+        case Status.FAILED:
+            return (
+                f"The command exited with {verdict.exit_code}; its output says why."
+                + _children(oom_kills, limits)
+            )
+        case Status.COMMAND_NOT_FOUND:
+            return (
+                "The program was not found (127). Check its name and PATH, or use an image that "
+                "has it."
+            )
+        case Status.NOT_EXECUTABLE:
+            return (
+                f"The program was found but could not be executed (126){_because(verdict.errno)}. "
+                "Check its mode and its interpreter line."
+            )
+        case Status.SIGNALED:
+            return (
+                f"{signal_name(verdict.signal)} ended the command; sandboxrun did not send it."
+                + _children(oom_kills, limits)
+            )
+        case Status.TIMED_OUT:
+            return (
+                f"The command was killed after its limit of {timeout_seconds:g} s. The output until "
+                "then was kept. Allow it more time, or do less in one command."
+            )
+        case Status.CANCELLED:
+            return "The caller cancelled the command. Everything it had started was killed."
+        case Status.OUT_OF_MEMORY:
+            return (
+                f"The command was killed at its memory limit of {limits.memory_bytes // MIB} MiB. "
+                "Use less memory, or ask for a higher limit."
+            )
+        case Status.IMAGE_UNUSABLE | Status.ENGINE_FAILED:
+            return _fault(verdict)
+        case Status.INVALID_CWD:
+            return (
+                f"The working directory {escaped(cwd)} is not a directory of the sandbox"
+                f"{_because(verdict.errno)}; nothing was run. Create it first, or name another."
+            )
+        case Status.LOST:
+            return (
+                "The process that owned this run died before it was settled; the container was "
+                "removed. What the command did until then is not known. Look before running it again."
+            )
+        case _:
+            assert_never(verdict.status)
+
+
+def _because(number: int | None) -> str:
+    return "" if number is None else f" ({os.strerror(number)})"
+
+
+def _children(oom_kills: int | None, limits: Limits) -> str:
+    if oom_kills is None or oom_kills == 0:
+        return ""
+    return (
+        f" {oom_kills} of its processes were killed at the memory limit of "
+        f"{limits.memory_bytes // MIB} MiB."
+    )
+
+
+def _fault(verdict: Verdict) -> str:
+    if verdict.fault is not None:
+        return f"{verdict.fault.message} {verdict.fault.advice}"
+    if verdict.errno is not None:
+        return (
+            f"The sandbox could not prepare the command{_because(verdict.errno)}; nothing was run."
+        )
+    return (
+        "The container ended without an exit record: its init or the engine was killed. What the "
+        "command did is not known beyond its output. Look before running it again."
+    )

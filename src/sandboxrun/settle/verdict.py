@@ -1,0 +1,126 @@
+"""The rules that turn what is known of a run's end into a status.
+
+Who ended it decides, in this order: a fault before anything ran; the exit record of the init,
+written after everything else in the container was dead; the caller or the deadline; the engine's
+word. An exit code alone decides nothing, with one convention kept: POSIX reserves 126 and 127 for
+a shell that could not execute or find a command (XCU 2.8.2), so a *shell* that exits with them is
+reported in those words.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from dataclasses import dataclass
+from typing import assert_never
+
+from sandboxrun.engine.protocol import ContainerState
+from sandboxrun.errors import ImageUnusableError, SandboxrunError
+from sandboxrun.init.records import ExitKind, ExitRecord
+from sandboxrun.model.status import Status
+from sandboxrun.settle.cause import Cause
+
+_NOT_FOUND = 127
+_NOT_EXECUTABLE = 126
+_MISSING_ERRNOS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """All that is known once a run is over. Unknown is None."""
+
+    shell: bool
+    """Whether bash interpreted the command, or argv was executed as it is."""
+    cause: Cause | None = None
+    """Who asked sandboxrun to end it."""
+    fault: SandboxrunError | None = None
+    """What went wrong outside the command."""
+    record: ExitRecord | None = None
+    """The init's exit record."""
+    state: ContainerState | None = None
+    """The engine's view after the end; None if it knows no such container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The status of a run and the numbers that belong to it."""
+
+    status: Status
+    exit_code: int | None = None
+    signal: int | None = None
+    fault: SandboxrunError | None = None
+    errno: int | None = None
+    """Why the command could not be started, where the kernel said so."""
+
+
+def settle(ending: Ending) -> Verdict:
+    """Return the verdict. Total: every ending has one."""
+    if ending.record is not None:
+        return _by_record(ending, ending.record)
+    if ending.cause is not None:
+        return _by_cause(ending.cause)
+    if ending.state is not None and ending.state.oom_killed:
+        return Verdict(status=Status.OUT_OF_MEMORY)
+    if isinstance(ending.fault, ImageUnusableError):
+        return Verdict(status=Status.IMAGE_UNUSABLE, fault=ending.fault)
+    return Verdict(status=Status.ENGINE_FAILED, fault=ending.fault)
+
+
+def _by_record(ending: Ending, record: ExitRecord) -> Verdict:
+    match record.kind:
+        case ExitKind.EXITED:
+            return _exited(record.code, shell=ending.shell)
+        case ExitKind.SIGNALED:
+            return _signaled(ending, record)
+        case ExitKind.EXEC_FAILED:
+            return _exec_failed(record, shell=ending.shell)
+        case ExitKind.CWD_FAILED:
+            return Verdict(status=Status.INVALID_CWD, errno=record.errno)
+        case ExitKind.DEADLINE:
+            return _by_cause(Cause.DEADLINE if ending.cause is None else ending.cause)
+        case ExitKind.SETUP_FAILED:
+            return Verdict(status=Status.ENGINE_FAILED, fault=ending.fault, errno=record.errno)
+        case _:
+            assert_never(record.kind)
+
+
+def _by_cause(cause: Cause) -> Verdict:
+    match cause:
+        case Cause.CANCELLED:
+            return Verdict(status=Status.CANCELLED)
+        case Cause.DEADLINE:
+            return Verdict(status=Status.TIMED_OUT)
+        case _:
+            assert_never(cause)
+
+
+def _exited(code: int | None, *, shell: bool) -> Verdict:
+    if code == 0:
+        status = Status.SUCCEEDED
+    elif shell and code == _NOT_FOUND:
+        status = Status.COMMAND_NOT_FOUND
+    elif shell and code == _NOT_EXECUTABLE:
+        status = Status.NOT_EXECUTABLE
+    else:
+        status = Status.FAILED
+    return Verdict(status=status, exit_code=code)
+
+
+def _signaled(ending: Ending, record: ExitRecord) -> Verdict:
+    killed = record.signal == signal.SIGKILL
+    if killed and ending.cause is not None:
+        return _by_cause(ending.cause)
+    if killed and record.oom_kills is not None and record.oom_kills > 0:
+        return Verdict(status=Status.OUT_OF_MEMORY, signal=record.signal)
+    return Verdict(status=Status.SIGNALED, signal=record.signal)
+
+
+def _exec_failed(record: ExitRecord, *, shell: bool) -> Verdict:
+    if shell:
+        fault = ImageUnusableError("The image has no bash, and a shell command needs one.")
+        return Verdict(status=Status.IMAGE_UNUSABLE, fault=fault, errno=record.errno)
+    if record.errno in _MISSING_ERRNOS:
+        return Verdict(
+            status=Status.COMMAND_NOT_FOUND, exit_code=_NOT_FOUND, errno=record.errno
+        )
+    return Verdict(status=Status.NOT_EXECUTABLE, exit_code=_NOT_EXECUTABLE, errno=record.errno)
