@@ -1,0 +1,1 @@
+"""Workspaces: the state that outlives containers."""
