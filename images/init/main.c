@@ -19,167 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "frames.h"
-#include "posture.h"
-#include "record.h"
-#include "relay.h"
-#include "request.h"
-#include "spawn.h"
-
-/* What has been read from stdin. A piece of the command's stdin stays here until it is written. */
-struct input {
-    uint8_t bytes[STDIN_BUFFER];
-    const uint8_t *at;
-    size_t left;
-    struct frame_reader reader;
-    struct piece pending;
-    bool ended;
-};
-
-struct init {
-    struct relay relay;
-    struct input input;
-    struct child child;
-    struct counters counters;
-    struct ending ending;
-    struct protected_ids ids;
-    int64_t received_us; /* when the request was complete */
-    int64_t deadline_us;
-    atomic_bool deadline_passed;
-    int signals; /* signalfd of SIGCHLD */
-    bool child_gone;
-    bool reap_again;
-    sem_t started, listen;
-};
-
-static struct init the_init;
-
-void broken(void)
-{
-    _exit(EXIT_BROKEN);
-}
-
-int64_t now_us(void)
-{
-    struct timespec time;
-    if (clock_gettime(CLOCK_MONOTONIC, &time))
-        broken();
-    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
-}
-
-static int wait_for(struct pollfd *fds, nfds_t count, int timeout_ms)
-{
-    int n = poll(fds, count, timeout_ms);
-    if (n < 0 && errno != EINTR)
-        broken();
-    return n < 0 ? 0 : n;
-}
-
-/* Delivers the queue; the deadline thread, once it exists, ends this if nobody reads. */
-static void deliver(struct init *init, int timeout_ms)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    while (queue_used(&init->relay.queue)) {
-        if (!queue_flush(&init->relay.queue, STDOUT_FILENO))
-            broken();
-        if (queue_used(&init->relay.queue) && !wait_for(&out, 1, timeout_ms) && timeout_ms >= 0)
-            return;
-    }
-}
-
-_Noreturn static void fatal(struct init *init, const char *text)
-{
-    queue_put(&init->relay.queue, FRAME_FATAL, text, strlen(text));
-    deliver(init, DEADLINE_GRACE_MS);
-    _exit(EXIT_BAD_REQUEST);
-}
-
-/* Reads what stdin has now. false at its end. */
-static bool read_input(struct input *input)
-{
-    ssize_t n = read(STDIN_FILENO, input->bytes, sizeof input->bytes);
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
-        broken();
-    input->at = input->bytes;
-    input->left = n > 0 ? (size_t)n : 0;
-    return n != 0;
-}
-
-struct blob {
-    uint8_t *bytes;
-    size_t length, capacity;
-};
-
-static const char *append(struct blob *blob, const struct piece *piece)
-{
-    if (piece->length > MAX_REQUEST - blob->length)
-        return "the request is too large";
-    if (blob->length + piece->length > blob->capacity) {
-        size_t capacity = (blob->length + piece->length) * 2;
-        uint8_t *bytes = realloc(blob->bytes, capacity);
-        if (!bytes)
-            return "out of memory";
-        blob->bytes = bytes;
-        blob->capacity = capacity;
-    }
-    memcpy(blob->bytes + blob->length, piece->data, piece->length);
-    blob->length += piece->length;
-    return NULL;
-}
-
-/* Takes the request's frames from the input. 1: complete; 0: more is needed. */
-static int take_request(struct init *init, struct blob *blob, uint8_t total[8], size_t *have)
-{
-    struct piece piece;
-    int got;
-    while ((got = frame_next(&init->input.reader, &init->input.at, &init->input.left, &piece))) {
-        const char *wrong = NULL;
-        if (got < 0)
-            fatal(init, "a frame's header is malformed");
-        if (piece.type == FRAME_REQUEST) {
-            wrong = append(blob, &piece);
-        } else if (piece.type == FRAME_REQUEST_END) {
-            memcpy(total + *have, piece.data, piece.length);
-            *have += piece.length;
-            if (piece.last)
-                return 1;
-        } else {
-            wrong = "a frame came before the request";
-        }
-        if (wrong)
-            fatal(init, wrong);
-    }
-    return 0;
-}
-
-static void receive_request(struct init *init, int64_t max_idle_ms, struct blob *blob)
-{
-    int64_t end = now_us() + max_idle_ms * 1000;
-    uint8_t total[8] = {0};
-    size_t have = 0;
-    for (;;) {
-        int64_t left_ms = (end - now_us()) / 1000;
-        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                               {.fd = queue_used(&init->relay.queue) ? STDOUT_FILENO : -1,
-                                .events = POLLOUT}};
-        if (left_ms <= 0)
-            _exit(EXIT_IDLE);
-        wait_for(fds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
-        if (!queue_flush(&init->relay.queue, STDOUT_FILENO))
-            broken();
-        if (!fds[0].revents)
-            continue;
-        if (!read_input(&init->input))
-            _exit(EXIT_NO_REQUEST);
-        if (take_request(init, blob, total, &have))
-            break;
-    }
-    uint64_t announced = 0;
-    for (unsigned i = 0; i < 8; i++)
-        announced |= (uint64_t)total[i] << 8 * i;
-    if (announced != blob->length)
-        fatal(init, "the request's length is not the announced one");
-}
+#include "input.h"
+#include "reap.h"
+#include "state.h"
 
 /* The backstop. It shares nothing with the main thread that could make it wait. */
 static void *deadline_thread(void *argument)
@@ -234,101 +76,6 @@ static void start_threads(struct init *init)
     pid_t group = getpgrp();
     if (group > 0) /* 0: outside the namespace, where the child cannot name it */
         init->ids.ids[init->ids.count++] = (uint32_t)group;
-}
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
-/* Moves frames of stdin to the command until either side must be waited for. */
-static void feed(struct init *init)
-{
-    struct input *input = &init->input;
-    while (!input->ended) {
-        if (input->pending.length && init->child.input >= 0) {
-            ssize_t n = write(init->child.input, input->pending.data, input->pending.length);
-            if (n < 0 && errno == EAGAIN)
-                return;
-            if (n < 0 && errno != EINTR)
-                close_fd(&init->child.input); /* nobody reads: the rest is discarded */
-            if (n > 0) {
-                input->pending.data += n;
-                input->pending.length -= (size_t)n;
-            }
-            continue;
-        }
-        input->pending.length = 0;
-        struct piece piece;
-        int got = frame_next(&input->reader, &input->at, &input->left, &piece);
-        if (got == 0)
-            return;
-        if (got > 0 && piece.type == FRAME_STDIN)
-            input->pending = piece;
-        else if (got > 0 && piece.type == FRAME_STDIN_END)
-            input->ended = true;
-        else
-            fatal(init, "a frame other than stdin came after the request");
-    }
-    close_fd(&init->child.input);
-}
-
-static void on_input(struct init *init, const struct pollfd *from, const struct pollfd *to)
-{
-    if (to->revents & POLLERR)
-        close_fd(&init->child.input);
-    if (from->revents && !read_input(&init->input))
-        init->input.ended = true;
-    feed(init);
-}
-
-/* Reaps zombies. Notes how the command's first process ended. */
-static void reap(struct init *init)
-{
-    struct signalfd_siginfo info;
-    while (read(init->signals, &info, sizeof info) > 0)
-        ;
-    init->reap_again = true;
-    for (int i = 0; i < REAP_BATCH; i++) {
-        int status;
-        pid_t pid = waitpid(-1, &status, WNOHANG | __WALL);
-        if (pid <= 0) {
-            init->reap_again = false;
-            return;
-        }
-        if (pid == init->child.pid) {
-            init->child_gone = true;
-            init->ending.status = status;
-            init->ending.elapsed_us = now_us() - init->received_us;
-            init->ending.deadline = atomic_load(&init->deadline_passed) && WIFSIGNALED(status) &&
-                                    WTERMSIG(status) == SIGKILL;
-        }
-    }
-}
-
-/* Kills whatever is left. Zombies that were there before are not counted. */
-static uint64_t kill_rest(struct init *init)
-{
-    uint64_t killed = 0;
-    int64_t end = now_us() + KILL_BOUND_MS * 1000;
-    do
-        reap(init);
-    while (init->reap_again);
-    for (;;) {
-        pid_t pid;
-        kill(-1, SIGKILL);
-        while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) > 0)
-            killed++;
-        if (pid < 0 || now_us() > end)
-            return killed;
-        struct signalfd_siginfo info;
-        struct pollfd signals = {.fd = init->signals, .events = POLLIN};
-        wait_for(&signals, 1, 10);
-        while (read(init->signals, &info, sizeof info) > 0)
-            ;
-    }
 }
 
 /* One round of the relay; what must be waited for goes into the five polled descriptors. */
@@ -423,6 +170,8 @@ static void prepare(struct init *init)
     /* No other signal is blocked: what is blocked is never ignored, and could fill a queue. */
     sigprocmask(SIG_SETMASK, &chld, NULL);
     signal(SIGPIPE, SIG_IGN);
+    if (pthread_mutex_init(&init->relay.lock, NULL))
+        broken();
     init->relay.queue.bytes = malloc(QUEUE_BYTES);
     if (!init->relay.queue.bytes || fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK) ||
         fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK | O_WRONLY))
@@ -436,10 +185,12 @@ static void prepare(struct init *init)
     init->signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     init->relay.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (init->signals < 0 || init->relay.wake < 0 || sem_init(&init->started, 0, 0) ||
-        sem_init(&init->listen, 0, 0) || pthread_mutex_init(&init->relay.lock, NULL))
+        sem_init(&init->listen, 0, 0))
         fatal(init, "the init's own descriptors cannot be made");
     counters_open(&init->counters);
 }
+
+static struct init the_init;
 
 int main(int argc, char **argv)
 {

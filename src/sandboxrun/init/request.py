@@ -20,7 +20,11 @@ MAX_DEADLINE_MS: Final = 366 * 24 * 3600 * 1000
 SCRIPT_DESCRIPTOR: Final = 63
 """Where a child finds a script too long for an argument. Also in `images/init/spawn.c`."""
 SHELL: Final = (b"bash", b"--noprofile", b"--norc", b"-c")
-_LOAD_SCRIPT: Final = b'eval "exec 63<&-; $(</dev/fd/63)"'
+_LOAD_SCRIPT: Final = (
+    b'IFS= read -r -d "" -u 63 BASH_EXECUTION_STRING || :; exec 63<&-; : "$0"; '
+    b'eval "$BASH_EXECUTION_STRING"'
+)
+"""Leaves the shell as `-c SCRIPT` would: `set`, `$0`, `$-`, `$?` and `$_` are the same."""
 _TOTAL: Final = struct.Struct("<Q")
 _SECTIONS: Final = frozenset({"argv", "env", "cwd", "deadline_ms", "ordering", "stdin", "script"})
 
