@@ -88,7 +88,14 @@ class InitProcess:
     """One init; its pipes are driven by hand, every wait has a deadline."""
 
     def __init__(self, binary: Path, *options: str, uid: int = UID, raw: bool = False) -> None:
-        drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+        drop = [
+            "setsid",
+            "setpriv",
+            f"--reuid={uid}",
+            f"--regid={uid}",
+            "--clear-groups",
+            "--no-new-privs",
+        ]
         self.process = subprocess.Popen(
             ["unshare", "-p", "-f", "--mount-proc", "--kill-child", *drop, binary, *options],
             stdin=subprocess.PIPE,
