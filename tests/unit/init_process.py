@@ -10,9 +10,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,20 +88,9 @@ class Result:
 class InitProcess:
     """One init; its pipes are driven by hand, every wait has a deadline."""
 
-    def __init__(self, binary: Path, *options: str, uid: int = UID, raw: bool = False) -> None:
-        drop = [
-            "setsid",
-            "setpriv",
-            f"--reuid={uid}",
-            f"--regid={uid}",
-            "--clear-groups",
-            "--no-new-privs",
-        ]
+    def __init__(self, command: Sequence[str | Path], *, raw: bool = False) -> None:
         self.process = subprocess.Popen(
-            ["unshare", "-p", "-f", "--mount-proc", "--kill-child", *drop, binary, *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -175,15 +165,27 @@ def built_init() -> Iterator[Path]:
         yield build_init(Path(directory))
 
 
+def in_namespace(binary: Path, *options: str, uid: int = UID) -> list[str | Path]:
+    """Return the command that makes the binary PID 1 of a new namespace, as user ``uid``."""
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+    unshare = ["unshare", "-p", "-f", "--mount-proc", "--kill-child", "setsid"]
+    return [*unshare, *drop, binary, *options]
+
+
 @contextmanager
-def init_process(
-    binary: Path, *options: str, uid: int = UID, raw: bool = False
-) -> Iterator[InitProcess]:
-    process = InitProcess(binary, *options, uid=uid, raw=raw)
+def talk(command: Sequence[str | Path], *, raw: bool = False) -> Iterator[InitProcess]:
+    """Yield the init that ``command`` starts; it is killed afterwards."""
+    process = InitProcess(command, raw=raw)
     try:
         yield process
     finally:
         process.close()
+
+
+def init_process(
+    binary: Path, *options: str, uid: int = UID, raw: bool = False
+) -> AbstractContextManager[InitProcess]:
+    return talk(in_namespace(binary, *options, uid=uid), raw=raw)
 
 
 def run_in_init(
@@ -198,23 +200,32 @@ def run_in_init(
     uid: int = UID,
 ) -> Result:
     """Run one command to its end."""
-    script = command.encode() if isinstance(command, str) else command
-    is_script = isinstance(script, bytes)
+    request = request_for(
+        command,
+        env=env,
+        cwd=cwd,
+        deadline_ms=deadline_ms,
+        ordering=ordering,
+        stdin=stdin is not None,
+    )
     with init_process(binary, uid=uid) as process:
-        process.request(
-            InitRequest(
-                script=script if is_script else None,
-                argv=() if is_script else tuple(os.fsencode(word) for word in script),
-                env=env,
-                cwd=cwd,
-                deadline_ms=deadline_ms,
-                ordering=ordering,
-                stdin=stdin is not None,
-            )
-        )
-        if stdin is not None:
-            for frame in process.session.stdin(stdin):
-                process.send(frame)
-            if not any(isinstance(event, Exited) for event in process.result.events):
-                process.send(process.session.stdin_end())
-        return process.finish()
+        return run_request(process, request, stdin)
+
+
+def request_for(command: str | bytes | Sequence[str], **fields: Any) -> InitRequest:
+    """Return a request for a shell command (text) or for a program (list)."""
+    fields = {"env": ENV, "cwd": b"/", "deadline_ms": 50_000} | fields
+    if isinstance(command, bytes | str):
+        return InitRequest(script=os.fsencode(command), **fields)
+    return InitRequest(argv=tuple(os.fsencode(word) for word in command), **fields)
+
+
+def run_request(process: InitProcess, request: InitRequest, stdin: bytes | None = None) -> Result:
+    """Send the request and the whole stdin, and read to the end."""
+    process.request(request)
+    if stdin is not None:
+        for frame in process.session.stdin(stdin):
+            process.send(frame)
+        if not any(isinstance(event, Exited) for event in process.result.events):
+            process.send(process.session.stdin_end())
+    return process.finish()
