@@ -4,6 +4,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -95,6 +96,25 @@ static void protect(struct program *program, const struct protected_ids *ids)
     when_target(program, SYS_ioprio_set, IOPRIO_USER, ids);
 }
 
+/* Before a handler is installed (see guard.h), not when one is only asked for. Signals of the
+ * keyboard are left out: shells set them around every command, and there is no terminal. */
+static void notify_before_handlers(struct program *program)
+{
+    static const uint32_t keyboard[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
+    size_t count = sizeof keyboard / sizeof *keyboard;
+    size_t action = offsetof(struct seccomp_data, args) + 8;
+    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, count + 7, SYS_rt_sigaction);
+    load_argument(program, 0);
+    for (size_t i = 0; i < count; i++)
+        emit(program, BPF_JMP | BPF_JEQ | BPF_K, count - i + 4, 0, keyboard[i]);
+    load(program, action);
+    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0);
+    load(program, action + 4);
+    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0);
+    answer(program, SECCOMP_RET_USER_NOTIF);
+    answer(program, SECCOMP_RET_ALLOW);
+}
+
 static void notify_before_stderr(struct program *program)
 {
     static const uint32_t standard_error = STDERR_FILENO;
@@ -124,8 +144,10 @@ int filter_install(const struct protected_ids *ids, bool notify)
     answer(&program, NO_SUCH_CALL);
 #endif
     protect(&program, ids);
-    if (notify)
+    if (notify) {
         notify_before_stderr(&program);
+        notify_before_handlers(&program);
+    }
     answer(&program, SECCOMP_RET_ALLOW);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         return -1;

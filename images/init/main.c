@@ -124,8 +124,10 @@ static void relay_until_gone(struct init *init)
         fds[6] = (struct pollfd){.fd = init->child.input,
                                  .events = init->input.pending.length ? POLLOUT : 0};
         wait_for(fds, 7, init->reap_again ? 0 : -1);
-        if (fds[4].revents)
+        if (fds[4].revents) {
             clear_wake(init->relay.wake);
+            relay_guard(&init->relay);
+        }
         if (fds[5].revents || fds[6].revents)
             on_input(init, &fds[5], &fds[6]);
         if (fds[3].revents || init->reap_again)
@@ -222,6 +224,7 @@ int main(int argc, char **argv)
     pthread_mutex_lock(&init->relay.lock);
     init->ending.notifications = init->relay.notifications;
     init->ending.cancelled = init->relay.cancelled;
+    init->ending.unguarded = init->relay.unguarded;
     if (!record_put(&init->relay.queue, &init->ending, &init->counters))
         broken();
     deliver(init, -1);

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "guard.h"
+
 void reap(struct init *init)
 {
     struct signalfd_siginfo info;
@@ -18,6 +20,11 @@ void reap(struct init *init)
             init->reap_again = false;
             return;
         }
+        if (WIFSTOPPED(status)) {
+            guard_continue(pid, status);
+            continue;
+        }
+        guard_forget(pid);
         if (pid == init->child.pid) {
             init->child_gone = true;
             init->ending.status = status;
@@ -37,9 +44,10 @@ uint64_t kill_rest(struct init *init)
     while (init->reap_again);
     for (;;) {
         pid_t pid;
+        int status;
         kill(-1, SIGKILL);
-        while ((pid = waitpid(-1, NULL, WNOHANG | __WALL)) > 0)
-            killed++;
+        while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0)
+            killed += !WIFSTOPPED(status);
         if (pid < 0 || now_us() > end)
             return killed;
         struct signalfd_siginfo info;

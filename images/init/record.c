@@ -66,7 +66,8 @@ bool record_put(struct queue *queue, const struct ending *ending, const struct c
     counter_line(&lines, "oom_kills", counters->oom_kills, "oom_kill");
     line(&lines, "ordering=%s\n", ending->exact ? "exact" : "arrival");
     if (ending->exact)
-        line(&lines, "notifications=%" PRIu64 "\nnotify_cancelled=%" PRIu64 "\n",
-             ending->notifications, ending->cancelled);
+        line(&lines, "notifications=%" PRIu64 "\nnotify_cancelled=%" PRIu64 "\nunguarded=%" PRIu64
+                     "\n",
+             ending->notifications, ending->cancelled, ending->unguarded);
     return queue_put(queue, FRAME_EXIT, lines.text, lines.length);
 }

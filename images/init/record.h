@@ -13,7 +13,7 @@ struct ending {
     bool deadline;
     bool exact;
     int64_t elapsed_us;
-    uint64_t leftover, notifications, cancelled;
+    uint64_t leftover, notifications, cancelled, unguarded;
 };
 
 /* Queues the record. false when it does not fit, which the queue's bounds exclude. */

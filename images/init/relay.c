@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "order.h"
@@ -51,16 +53,17 @@ static bool pull(struct relay *relay, struct source *source)
     return true;
 }
 
+static void let_go(struct relay *relay, uint64_t id)
+{
+    struct seccomp_notif_resp response = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    if (ioctl(relay->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) && errno != ENOENT)
+        broken(); /* ENOENT: the caller was killed meanwhile */
+}
+
 static void answer(struct relay *relay)
 {
-    struct seccomp_notif_resp response;
-    for (size_t i = 0; i < relay->covered; i++) {
-        memset(&response, 0, sizeof response);
-        response.id = relay->waiting[i];
-        response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-        if (ioctl(relay->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) && errno != ENOENT)
-            broken(); /* ENOENT: the writer was killed meanwhile */
-    }
+    for (size_t i = 0; i < relay->covered; i++)
+        let_go(relay, relay->waiting[i]);
     relay->waiting_count -= relay->covered;
     memmove(relay->waiting, relay->waiting + relay->covered,
             relay->waiting_count * sizeof *relay->waiting);
@@ -116,8 +119,48 @@ static bool nobody_left(int listener)
     return poll(&poll_listener, 1, 0) == 1 && (poll_listener.revents & POLLHUP);
 }
 
+static void take(struct relay *relay, const struct seccomp_notif *notification)
+{
+    if (notification->data.nr != SYS_rt_sigaction) {
+        relay->notifications++;
+        relay->waiting[relay->waiting_count++] = notification->id;
+        relay_pull(relay);
+        wake_main(relay);
+    } else if (guard_needed(notification, &relay->guards[relay->guard_count])) {
+        relay->guard_count++;
+        wake_main(relay);
+    } else {
+        let_go(relay, notification->id);
+    }
+}
+
+/* Thousands of callers are waiting because the host does not read: receive no more for now. */
+static void wait_for_room(struct relay *relay)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    while (relay->waiting_count == MAX_WAITING || relay->guard_count == MAX_WAITING) {
+        pthread_mutex_unlock(&relay->lock);
+        nanosleep(&moment, NULL);
+        pthread_mutex_lock(&relay->lock);
+    }
+}
+
+void relay_guard(struct relay *relay)
+{
+    pthread_mutex_lock(&relay->lock);
+    for (size_t i = 0; i < relay->guard_count; i++) {
+        if (!guard_attach(&relay->guards[i]))
+            relay->unguarded++;
+        let_go(relay, relay->guards[i].id);
+    }
+    relay->guard_count = 0;
+    pthread_mutex_unlock(&relay->lock);
+}
+
 void relay_listen(struct relay *relay)
 {
+    /* The writer's processor is handed over to us and back (Linux 6.6); without it, it is slower. */
+    ioctl(relay->listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     union {
         struct seccomp_notif notification;
         uint8_t space[NOTIFICATION_SPACE]; /* newer kernels may have more to say */
@@ -131,15 +174,10 @@ void relay_listen(struct relay *relay)
             return;
         pthread_mutex_lock(&relay->lock);
         if (failed == ENOENT)
-            relay->cancelled++; /* a signal interrupted the writer before we were here */
-        if (!failed) {
-            if (relay->waiting_count == MAX_WAITING)
-                broken();
-            relay->notifications++;
-            relay->waiting[relay->waiting_count++] = received.notification.id;
-            relay_pull(relay);
-            wake_main(relay);
-        }
+            relay->cancelled++; /* a signal interrupted the caller before we were here */
+        if (!failed)
+            take(relay, &received.notification);
+        wait_for_room(relay);
         pthread_mutex_unlock(&relay->lock);
     }
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "frames.h"
+#include "guard.h"
 
 struct source {
     int fd; /* -1 once every writer has gone */
@@ -22,11 +23,15 @@ struct relay {
     uint64_t waiting[MAX_WAITING]; /* notifications to answer */
     size_t waiting_count;
     size_t covered; /* of these, how many the current snapshot answers */
-    uint64_t notifications, cancelled;
+    struct guard_request guards[MAX_WAITING]; /* processes to be traced before they go on */
+    size_t guard_count;
+    uint64_t notifications, cancelled, unguarded;
 };
 
 /* Queues what is in the pipes, as far as the queue has room, and answers notifications. */
 void relay_pull(struct relay *relay);
+/* Main thread only: traces the processes that are to be guarded, and lets them go on. */
+void relay_guard(struct relay *relay);
 /* Whether the pipes should be read when they become readable. */
 bool relay_has_room(const struct relay *relay);
 /* Whether nothing is left to be queued. */

@@ -116,6 +116,7 @@ def _records(draw: st.DrawFn) -> ExitRecord:
         ordering=draw(st.sampled_from(Ordering)),
         notifications=draw(maybe),
         notify_cancelled=draw(maybe),
+        unguarded=draw(maybe),
     )
 
 

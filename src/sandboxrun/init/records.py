@@ -65,7 +65,10 @@ class ExitRecord:
     notifications: int | None = None
     """Write and redirection notices handled, where ``ordering`` is exact."""
     notify_cancelled: int | None = None
-    """Notices whose caller a signal interrupted before they could be handled."""
+    """Notices that a signal interrupted; the calls were made again, unless ``unguarded``."""
+    unguarded: int | None = None
+    """Times a signal handler that can make calls fail with EINTR went unguarded (the process was
+    being debugged, say): there, an interrupted write to stderr may have been lost."""
 
 
 _FLAGS: Final = frozenset({"core"})
@@ -73,7 +76,7 @@ _NUMBERS: Final = frozenset(
     {
         *("code", "signal", "errno", "elapsed_us", "utime_us", "stime_us", "maxrss_kb"),
         *("peak_memory", "peak_pids", "oom_kills", "leftover"),
-        *("notifications", "notify_cancelled"),
+        *("notifications", "notify_cancelled", "unguarded"),
     }
 )
 _REQUIRED: Final = ("elapsed_us", "utime_us", "stime_us", "maxrss_kb", "leftover")
@@ -128,6 +131,7 @@ def parse_exit_record(payload: bytes) -> ExitRecord:
         ordering=ordering,
         notifications=numbers.get("notifications"),
         notify_cancelled=numbers.get("notify_cancelled"),
+        unguarded=numbers.get("unguarded"),
     )
 
 
