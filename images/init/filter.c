@@ -96,17 +96,19 @@ static void protect(struct program *program, const struct protected_ids *ids)
     when_target(program, SYS_ioprio_set, IOPRIO_USER, ids);
 }
 
-/* Before a handler is installed (see guard.h), not when one is only asked for. Signals of the
- * keyboard are left out: shells set them around every command, and there is no terminal. */
+/* Before a handler is installed (see guard.h), not when one is only asked for. Left out are the
+ * signals of the keyboard, which shells set around every command although there is no terminal,
+ * and those a thread raises by what it does itself, so that they never interrupt a call. */
 static void notify_before_handlers(struct program *program)
 {
-    static const uint32_t keyboard[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU};
-    size_t count = sizeof keyboard / sizeof *keyboard;
+    static const uint32_t harmless[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS,
+                                        SIGILL, SIGFPE,  SIGTRAP, SIGSYS,  SIGABRT, SIGPIPE};
+    size_t count = sizeof harmless / sizeof *harmless;
     size_t action = offsetof(struct seccomp_data, args) + 8;
     emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, count + 7, SYS_rt_sigaction);
     load_argument(program, 0);
     for (size_t i = 0; i < count; i++)
-        emit(program, BPF_JMP | BPF_JEQ | BPF_K, count - i + 4, 0, keyboard[i]);
+        emit(program, BPF_JMP | BPF_JEQ | BPF_K, count - i + 4, 0, harmless[i]);
     load(program, action);
     emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0);
     load(program, action + 4);
