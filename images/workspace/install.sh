@@ -1,0 +1,36 @@
+#!/bin/sh
+# Installs the packages named in packages.txt. Runs as root inside the new root file system:
+# under chroot for the debootstrap builder, in a build stage for the Dockerfile builder.
+# /.build holds the recipe; host/ in it, if present, the building machine's own apt settings.
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+
+cat >/etc/dpkg/dpkg.cfg.d/sandboxrun <<'EXCLUDES'
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/info/*
+path-exclude=/usr/share/locale/*
+path-exclude=/usr/share/lintian/*
+path-exclude=/usr/share/doc/*
+path-include=/usr/share/doc/*/copyright
+force-unsafe-io
+EXCLUDES
+# No service may start while its package is installed.
+printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+chmod 0755 /usr/sbin/policy-rc.d
+
+if [ -s /.build/host/sources.list ]; then
+	rm -rf /etc/apt/sources.list.d/*
+	cp /.build/host/sources.list /etc/apt/sources.list
+fi
+if [ -s /.build/host/apt.conf ]; then
+	cp /.build/host/apt.conf /etc/apt/apt.conf.d/95build-host
+fi
+if [ -d /.build/host/keyrings ]; then
+	mkdir -p /etc/apt/keyrings
+	cp /.build/host/keyrings/* /etc/apt/keyrings/
+fi
+
+apt-get -q update
+apt-get -q -y -o APT::Install-Recommends=false dist-upgrade
+sed -e 's/#.*//' /.build/packages.txt | xargs \
+	apt-get -q -y -o APT::Install-Recommends=false install
