@@ -6,14 +6,17 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 cat >/etc/dpkg/dpkg.cfg.d/sandboxrun <<'EXCLUDES'
+# What is read by people only, or compiled against, isn't worth its space in a sandbox.
 path-exclude=/usr/share/man/*
 path-exclude=/usr/share/info/*
 path-exclude=/usr/share/locale/*
 path-exclude=/usr/share/lintian/*
+path-exclude=/usr/lib/*/perl/*/CORE/*.h
 path-exclude=/usr/share/doc/*
 path-include=/usr/share/doc/*/copyright
-force-unsafe-io
 EXCLUDES
+# A tree that is thrown away if the build fails needs no syncs.
+echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/sandboxrun-build
 # No service may start while its package is installed.
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 chmod 0755 /usr/sbin/policy-rc.d
@@ -30,7 +33,11 @@ if [ -d /.build/host/keyrings ]; then
 	cp /.build/host/keyrings/* /etc/apt/keyrings/
 fi
 
-apt-get -q update
-apt-get -q -y -o APT::Install-Recommends=false dist-upgrade
-sed -e 's/#.*//' /.build/packages.txt | xargs \
-	apt-get -q -y -o APT::Install-Recommends=false install
+apt() {
+	apt-get -q -y -o APT::Install-Recommends=false -o Acquire::Languages=none \
+		-o Acquire::Retries=3 "$@"
+}
+apt update
+apt dist-upgrade
+# shellcheck disable=SC2046 # package names are meant to be split
+apt install $(sed -e 's/#.*//' /.build/packages.txt)
