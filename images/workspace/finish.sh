@@ -2,6 +2,7 @@
 # Turns a Debian root file system with the packages installed into the workspace image.
 # Runs as root inside it, after install.sh, for both builders.
 set -eu
+umask 022
 
 # The archive's own date, for the builder that clamps file times to it.
 cat /var/lib/apt/lists/*Release | sed -n 's/^Date: //p' >/.build/release-dates

@@ -3,6 +3,7 @@
 # under chroot for the debootstrap builder, in a build stage for the Dockerfile builder.
 # /.build holds the recipe; host/ in it, if present, the building machine's own apt settings.
 set -eu
+umask 022
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 cat >/etc/dpkg/dpkg.cfg.d/sandboxrun <<'EXCLUDES'

@@ -94,13 +94,14 @@ def newest_date(dates: str) -> int | None:
 
 
 def _place(directory: Path, recipe: Recipe, host: HostApt) -> None:
-    directory.mkdir(mode=0o700)
-    for name, content in recipe.files.items():
-        (directory / name).write_bytes(content)
-    for name, content in host.files.items():
-        path = directory / "host" / name
+    files = dict(recipe.files) | {f"host/{name}": data for name, data in host.files.items()}
+    for name, content in files.items():
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+    # apt fetches as a user of its own, which must be able to read the certificates here.
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _archive_date(tree: Path) -> int | None:

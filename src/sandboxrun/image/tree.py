@@ -36,7 +36,9 @@ async def build_directory(parent: Path) -> AsyncIterator[Path]:
         raise ImageBuildError(f"No directory to build in: {refused}.") from refused
     try:
         tree = directory / "root"
-        tree.mkdir(mode=0o755)
+        tree.mkdir()
+        # It becomes the image's root directory; the caller's umask must not show there.
+        tree.chmod(0o755)
         yield tree
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_REMOVE_SECONDS):
