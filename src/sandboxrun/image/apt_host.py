@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -45,7 +45,7 @@ class HostApt:
     """The apt settings a build uses. Empty on a machine that isn't Debian's."""
 
     sources: tuple[AptSource, ...] = ()
-    files: Mapping[str, bytes] = MappingProxyType({})
+    files: Mapping[str, bytes] = field(default_factory=dict)
     """Content by path below ``/.build/host``."""
     proxies: tuple[tuple[str, str], ...] = ()
     """``http_proxy`` and its kin, for the package tools only; never part of an image."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -131,7 +131,7 @@ async def _with_debootstrap(
         await engine.import_image(chunks, tag=order.tag, changes=image_changes(labels))
 
 
-async def _counted(tar: AsyncIterator[bytes], meter: Meter) -> AsyncIterator[bytes]:
+async def _counted(tar: AsyncIterator[bytes], meter: Meter) -> AsyncGenerator[bytes, None]:
     total = 0
     async for chunk in tar:
         yield chunk
