@@ -111,7 +111,7 @@ def recipe_from(directory: Traversable) -> Recipe:
 
 def load_recipe() -> Recipe:
     """Return the recipe that came with this installation, or with the checkout it runs from."""
-    installed = importlib.resources.files("sandboxrun").joinpath("_data", "images", KIND)
+    installed = importlib.resources.files("sandboxrun") / "_data" / "images" / KIND
     checkout = Path(__file__).parents[3] / "images" / KIND
     return recipe_from(installed if installed.is_dir() else checkout)
 
