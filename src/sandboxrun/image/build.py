@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,7 +15,12 @@ from pathlib import Path
 from typing import assert_never
 
 from sandboxrun.engine.protocol import Engine, ImageInfo
-from sandboxrun.errors import ImageBuildError
+from sandboxrun.errors import (
+    EngineError,
+    EngineTimeoutError,
+    EngineUnavailableError,
+    ImageBuildError,
+)
 from sandboxrun.image.apt_host import HostApt, os_release, read_host_apt
 from sandboxrun.image.debootstrap import bootstrapped, image_changes
 from sandboxrun.image.dockerfile import DEFAULT_BASE, DOCKERFILE, build_context
@@ -26,6 +32,11 @@ _TOOLS = ("debootstrap", "unshare", "chroot", "tar")
 _TOOL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Network of the build, so that a proxy or mirror on this machine's loopback can be reached.
 _BUILD_NETWORK = "host"
+_TAIL_LINES = 15
+_BASE_ADVICE = (
+    "Where no registry can be reached, name a base the engine has with --base, or use "
+    "--builder debootstrap as root on Debian."
+)
 
 
 class Builder(StrEnum):
@@ -153,12 +164,21 @@ async def _with_dockerfile(
         labels=labels,
         network=_BUILD_NETWORK,
     )
-    async for line in log:
-        stage = _stage_of(line)
-        if stage is None:
-            meter.line(line)
-        else:
-            meter.enter(stage, line.strip())
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    try:
+        async for line in log:
+            tail.append(line.rstrip())
+            stage = _stage_of(line)
+            if stage is None:
+                meter.line(line)
+            else:
+                meter.enter(stage, line.strip())
+    except (EngineUnavailableError, EngineTimeoutError):
+        raise
+    except EngineError as failed:
+        # What the package tools said is in the log, not in the engine's error.
+        said = "".join(f"\n  {line}" for line in tail)
+        raise ImageBuildError(f"{failed.message}{said}", advice=_BASE_ADVICE) from failed
 
 
 def _stage_of(line: str) -> Stage | None:

@@ -47,7 +47,9 @@ async def build_directory(parent: Path) -> AsyncIterator[Path]:
 
 
 def _make(parent: Path) -> tuple[Path, int]:
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # One by one: `parents=True` would give those above only the mode the umask leaves.
+    for missing in reversed([each for each in (parent, *parent.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
