@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 import anyio
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 
 from sandboxrun.config import Settings
 from sandboxrun.engine.protocol import ImageInfo
-from sandboxrun.errors import ImageUnusableError
+from sandboxrun.errors import ImageUnusableError, SandboxrunError
 from sandboxrun.image.build import (
     Builder,
     BuildOrder,
@@ -160,26 +161,27 @@ async def _check(settings: Settings, reference: str) -> ImageReport:
 
 async def _until_signal(work: Callable[[], Awaitable[_Result]]) -> _Result:
     """Run ``work``; SIGTERM and SIGHUP cancel it, so that it cleans up as it does for ^C."""
-    async with _interrupting(signal.SIGTERM, signal.SIGHUP):
-        return await work()
-
-
-@asynccontextmanager
-async def _interrupting(*signals: signal.Signals) -> AsyncIterator[None]:
-    received: list[signal.Signals] = []
+    results: list[_Result] = []
+    fault: SandboxrunError | None = None
     async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            with anyio.open_signal_receiver(*signals) as incoming:
-                async for each in incoming:
-                    received.append(each)
-                    group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        yield
+        group.start_soon(_cancel_on_signal, group.cancel_scope)
+        try:
+            results.append(await work())
+        except SandboxrunError as error:
+            # Raised below: a task group would wrap it.
+            fault = error
         group.cancel_scope.cancel()
-    if received:
+    if fault is not None:
+        raise fault
+    if not results:
         raise KeyboardInterrupt
+    return results[0]
+
+
+async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as incoming:
+        async for _ in incoming:
+            scope.cancel()
 
 
 @contextmanager
