@@ -54,12 +54,11 @@ class Meter:
         self._seen = 0
 
     def enter(self, stage: Stage, detail: str) -> None:
-        """Begin ``stage``. Stages are never entered in reverse; doing so is ignored."""
+        """Begin ``stage``; one that is already behind stays behind."""
         stages = tuple(Stage)
-        if stages.index(stage) < stages.index(self._stage):
-            return
-        self._stage = stage
-        self._seen = 0
+        if stages.index(stage) > stages.index(self._stage):
+            self._stage = stage
+            self._seen = 0
         self._send(detail)
 
     def line(self, text: str) -> None:
