@@ -192,7 +192,7 @@ def _advice(requirement: Requirement) -> str:
     if requirement.severity is Severity.SHELL:
         return f"Install bash as {SHELL}, or run programs with: exec -- PROG ARG…"
     if not requirement.executable:
-        return f"Provide {requirement.names[0]} if commands need it."
+        return f"Copy {requirement.names[0]} from the workspace image if commands need it."
     return f"Install {requirement.name} in the image if commands need it."
 
 

@@ -26,21 +26,32 @@ _NANO_CPUS = 100_000_000
 async def opened_image(
     engine: Engine, info: ImageInfo, *, labels: Sequence[tuple[str, str]]
 ) -> AsyncIterator[Stat]:
-    """Give a `Stat` for the image while the body runs.
+    """Give a `Stat` for the image while the body runs. Raises the engine's faults.
 
-    It reads from a container that is created and never started, and removed at the end: shielded
-    and bounded, and found by its ``labels`` if the engine didn't answer in time. Raises the
-    engine's faults.
+    See `never_started` for what it looks into and what is left behind.
     """
-    name = new_id("sandboxrun-look")
-    try:
-        container = await engine.create(_never_started(name, info, labels))
+    async with never_started(engine, info, labels=labels) as container:
 
         async def look(path: str) -> PathStat | None:
             archive = await engine.get_archive(container, path, limit_bytes=_LARGEST_PROGRAM)
             return None if archive is None else parse_stat(archive)
 
         yield look
+
+
+@asynccontextmanager
+async def never_started(
+    engine: Engine, info: ImageInfo, *, labels: Sequence[tuple[str, str]]
+) -> AsyncIterator[str]:
+    """Give a container of the image that is created, never started, and removed at the end.
+
+    Its files are the image's, for the engine's archive verbs. Removal is shielded and bounded; a
+    container the engine didn't remove in time is found by its ``labels``. Raises the engine's
+    faults.
+    """
+    name = new_id("sandboxrun-look")
+    try:
+        yield await engine.create(_spec(name, info, labels))
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_REMOVE_SECONDS):
             await _remove(engine, name)
@@ -65,7 +76,7 @@ def parse_stat(archive: bytes) -> PathStat:
     return PathStat(PathKind.OTHER, mode)
 
 
-def _never_started(name: str, info: ImageInfo, labels: Sequence[tuple[str, str]]) -> ContainerSpec:
+def _spec(name: str, info: ImageInfo, labels: Sequence[tuple[str, str]]) -> ContainerSpec:
     return ContainerSpec(
         name=name,
         image=info.id,

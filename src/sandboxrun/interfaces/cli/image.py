@@ -39,6 +39,7 @@ from sandboxrun.image.recipe import (
     LABEL_VERSION,
     load_recipe,
 )
+from sandboxrun.image.requirements import Severity
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
 from sandboxrun.interfaces.cli.tables import print_table, printable
 from sandboxrun.runner import open_engine
@@ -48,6 +49,7 @@ app = typer.Typer(name="image", help="Images that commands run in.", no_args_is_
 _WORK_DIRECTORY = "image-build"
 _MB = 1_000_000
 _DETAIL_COLUMNS = 48
+_SHORT_ID = 12
 _Result = TypeVar("_Result")
 
 
@@ -98,8 +100,8 @@ def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> No
         (
             (
                 " ".join(row["tags"]),
-                row["image"],
-                row["created"],
+                row["image"].removeprefix("sha256:")[:_SHORT_ID],
+                row["created"].partition(".")[0],
                 str(row["size_mb"]),
                 row["version"],
                 "yes" if row["current"] else "no",
@@ -247,8 +249,7 @@ def _print_report(reference: str, report: ImageReport) -> None:
     typer.echo(f"{printable(reference)} ({report.image}): {verdict}")
     if not report.lacks:
         typer.echo("It lacks nothing.")
-    else:
-        print_table(
-            ("SEVERITY", "NAME", "DETAIL", "ADVICE"),
-            ((lack.severity, lack.name, lack.detail, lack.advice) for lack in report.lacks),
-        )
+    for lack in report.lacks:
+        typer.echo(f"  {lack.severity:<8}{printable(lack.detail)}")
+        if lack.severity is not Severity.NOTE:
+            typer.echo(f"          {printable(lack.advice)}")
