@@ -10,12 +10,14 @@ import contextlib
 import io
 import os
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import docker
+import docker.errors
 import pytest
 from sandboxrun.engine.docker import connect
 
@@ -43,6 +45,7 @@ from sandboxrun.model.uids import UID_COUNT, UID_FIRST
 URL = os.environ.get("SANDBOXRUN_TEST_ENGINE")
 TAG = os.environ.get("SANDBOXRUN_TEST_IMAGE", "sandboxrun/workspace:latest")
 LABELS = (("sandboxrun.test", "image"),)
+_TEST_TAGS = ("sandboxrun/test:debootstrap", "sandboxrun/test:dockerfile", "sandboxrun/test:base")
 _IMAGE_BYTES = 600_000_000
 _MID_WORK = ("I: Unpacking", "Unpacking ")
 _EMPTY = ("/usr/share/man", "/usr/share/locale", "/var/lib/apt/lists", "/var/log", "/var/tmp")
@@ -98,8 +101,30 @@ async def archive(engine: Engine, info: ImageInfo, path: str) -> bytes:
     return data
 
 
+def names(directory: Path) -> list[str]:
+    return [entry.name for entry in directory.iterdir()]
+
+
+def mounts_in(directory: Path) -> list[str]:
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [mount for mount in mounts if str(directory) in mount]
+
+
+@contextlib.contextmanager
+def removed_afterwards(*tags: str) -> Iterator[None]:
+    """Remove the images that carry these tags when the body ends. The protocol has no verb for it."""
+    try:
+        yield
+    finally:
+        client = docker.DockerClient(base_url=URL)
+        with contextlib.closing(client):
+            for tag in tags:
+                with contextlib.suppress(docker.errors.ImageNotFound):
+                    client.images.remove(tag)
+
+
 async def nothing_left(engine: Engine, work_dir: Path) -> bool:
-    return not await engine.list_containers(dict(LABELS)) and not any(work_dir.iterdir())
+    return not await engine.list_containers(dict(LABELS)) and not names(work_dir)
 
 
 async def assert_is_workspace_image(engine: Engine, info: ImageInfo) -> None:
@@ -124,7 +149,13 @@ async def assert_is_workspace_image(engine: Engine, info: ImageInfo) -> None:
     ]
     below = tuple(f"{path}/" for path in _EMPTY)
     assert not [path for path in files if path.startswith(below)]
-    assert [path for path in await members(engine, info, "/workspace")] == ["/workspace"]
+    assert list(await members(engine, info, "/workspace")) == ["/workspace"]
+
+
+@pytest.fixture
+def remove() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
 
 
 async def test_the_workspace_image_is_what_is_promised(tmp_path: Path) -> None:
@@ -133,9 +164,12 @@ async def test_the_workspace_image_is_what_is_promised(tmp_path: Path) -> None:
         assert await nothing_left(engine, tmp_path)
 
 
-async def test_an_image_without_bash_is_for_programs_only(tmp_path: Path) -> None:
+async def test_an_image_without_bash_is_for_programs_only(
+    tmp_path: Path, remove: contextlib.ExitStack
+) -> None:
+    tag = f"sandboxrun/test:{new_id('image')}"
     async with connected() as engine:
-        tag = f"sandboxrun/test:{new_id('image')}".lower()
+        remove.enter_context(removed_afterwards(tag))
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as tar:
             entry = tarfile.TarInfo("bin/true")
@@ -156,9 +190,12 @@ async def test_an_image_without_bash_is_for_programs_only(tmp_path: Path) -> Non
         assert await nothing_left(engine, tmp_path)
 
 
-async def test_a_builder_that_fails_moves_no_tag_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_builder_that_fails_moves_no_tag_and_leaves_nothing(
+    tmp_path: Path, remove: contextlib.ExitStack
+) -> None:
+    tag = f"sandboxrun/test:{new_id('image')}"
     async with connected() as engine:
-        tag = f"sandboxrun/test:{new_id('image')}".lower()
+        remove.enter_context(removed_afterwards(tag))
         wrong = replace(load_recipe(), files={**load_recipe().files, "install.sh": b"exit 9\n"})
         base = (await workspace_image(engine, tmp_path)).id
         asked = replace(order(Builder.DOCKERFILE, tag, tmp_path, base=base), recipe=wrong)
@@ -176,10 +213,11 @@ async def test_a_builder_that_fails_moves_no_tag_and_leaves_nothing(tmp_path: Pa
 @pytest.mark.parametrize("stage", [Stage.BASE, Stage.PACKAGES])
 @pytest.mark.slow
 async def test_a_cancelled_build_leaves_no_process_mount_or_file(
-    stage: Stage, tmp_path: Path
+    stage: Stage, tmp_path: Path, remove: contextlib.ExitStack
 ) -> None:
+    tag = f"sandboxrun/test:{new_id('image')}"
     async with connected() as engine:
-        tag = f"sandboxrun/test:{new_id('image')}".lower()
+        remove.enter_context(removed_afterwards(tag))
         with anyio.CancelScope() as scope:
 
             def cancel_in_stage(progress: Progress) -> None:
@@ -192,27 +230,30 @@ async def test_a_cancelled_build_leaves_no_process_mount_or_file(
         assert scope.cancelled_caught
         assert await nothing_left(engine, tmp_path)
         assert not processes_in(tmp_path)
-        assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+        assert not mounts_in(tmp_path)
         assert await engine.inspect_image(tag) is None
 
 
 @pytest.mark.slow
 @NEEDS_ROOT
-async def test_both_builders_make_the_same_image(tmp_path: Path) -> None:
+async def test_both_builders_make_the_same_image(
+    tmp_path: Path, remove: contextlib.ExitStack
+) -> None:
     """The base of the Dockerfile builder is a bootstrapped root, imported under a base's tag."""
     async with connected() as engine:
+        remove.enter_context(removed_afterwards(*_TEST_TAGS))
         stages: list[Stage] = []
         built = await build_image(
             engine,
-            order(Builder.DEBOOTSTRAP, "sandboxrun/test:debootstrap", tmp_path),
+            order(Builder.DEBOOTSTRAP, _TEST_TAGS[0], tmp_path),
             report=lambda progress: stages.append(progress.stage),
         )
         assert list(dict.fromkeys(stages)) == list(Stage)
         await assert_is_workspace_image(engine, built.info)
-        base = "sandboxrun/test-base:bookworm"
+        base = _TEST_TAGS[2]
         await import_minimal_base(engine, base, tmp_path)
         other = await build_image(
-            engine, order(Builder.DOCKERFILE, "sandboxrun/test:dockerfile", tmp_path, base=base)
+            engine, order(Builder.DOCKERFILE, _TEST_TAGS[1], tmp_path, base=base)
         )
         await assert_is_workspace_image(engine, other.info)
         assert other.info.labels == built.info.labels
