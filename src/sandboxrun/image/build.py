@@ -178,7 +178,9 @@ async def _with_dockerfile(
     except EngineError as failed:
         # What the package tools said is in the log, not in the engine's error.
         said = "".join(f"\n  {line}" for line in tail)
-        raise ImageBuildError(f"{failed.message}{said}", advice=_BASE_ADVICE) from failed
+        raise ImageBuildError(
+            f"Building on {order.base}: {failed.message}{said}", advice=_BASE_ADVICE
+        ) from failed
 
 
 def _stage_of(line: str) -> Stage | None:
