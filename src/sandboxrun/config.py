@@ -54,6 +54,10 @@ class Settings(BaseSettings):
     """The Docker client's context by name; overrides the current one."""
     xdg_runtime_dir: Path | None = Field(default=None, validation_alias="XDG_RUNTIME_DIR")
     """Where rootless engines put their sockets."""
+    http_proxy: str | None = Field(default=None, validation_alias="HTTP_PROXY")
+    """For building images only; it never reaches a sandbox. So with the next two."""
+    https_proxy: str | None = Field(default=None, validation_alias="HTTPS_PROXY")
+    no_proxy: str | None = Field(default=None, validation_alias="NO_PROXY")
     image: str = DEFAULT_IMAGE
     """Image of runs that name none."""
     runtime: str | None = None
@@ -66,6 +70,16 @@ class Settings(BaseSettings):
     """Names of the image's environment that reach the command."""
     principal: str = Field(default_factory=lambda: getpass.getuser())
     """Who runs commands when a request does not say."""
+
+    @property
+    def proxies(self) -> dict[str, str]:
+        """The proxy variables that are set, by the name package tools read."""
+        given = {
+            "http_proxy": self.http_proxy,
+            "https_proxy": self.https_proxy,
+            "no_proxy": self.no_proxy,
+        }
+        return {name: value for name, value in given.items() if value}
 
     @classmethod
     def settings_customise_sources(

@@ -111,6 +111,13 @@ class ImageUnusableError(SandboxrunError):
     default_advice = "`sandboxrun image build` makes the workspace image; `image check` says what one lacks."
 
 
+class ImageBuildError(SandboxrunError):
+    """The workspace image could not be built."""
+
+    code = "image_build"
+    default_advice = "Mend what the message names and build again; --builder chooses the other way."
+
+
 class ProtocolError(SandboxrunError):
     """The init inside the container sent something that is not the protocol."""
 
