@@ -132,6 +132,13 @@ class StateError(SandboxrunError):
     default_advice = "Check owner, mode and free space of the state directory, or choose another with SANDBOXRUN_STATE_DIR."
 
 
+class OutputError(SandboxrunError):
+    """The output of a run cannot be written down or read back."""
+
+    code = "output"
+    default_advice = "Check the free space of the state directory; `sandboxrun gc` makes some."
+
+
 class InstallError(SandboxrunError):
     """A needed program is absent and could not be installed or started."""
 
