@@ -1,0 +1,1 @@
+"""What a command writes: redacted, spooled, previewed, replayed, kept as an artifact."""
