@@ -52,4 +52,106 @@ CREATE TABLE leases (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS,)
+_RECORDS = """
+CREATE INDEX runs_by_settling ON runs (settled_at) WHERE settled_at IS NOT NULL;
+CREATE TABLE audit (
+  seq INTEGER PRIMARY KEY,
+  run_id TEXT,
+  kind TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  record TEXT NOT NULL
+) STRICT;
+CREATE INDEX audit_by_run ON audit (run_id) WHERE run_id IS NOT NULL;
+CREATE TABLE audit_heads (
+  name TEXT PRIMARY KEY CHECK (name IN ('last', 'durable')),
+  statement TEXT NOT NULL,
+  signature TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE workspaces (
+  workspace_id TEXT PRIMARY KEY,
+  name TEXT UNIQUE,
+  principal TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  image TEXT,
+  head_snapshot TEXT,
+  detail TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE TABLE snapshots (
+  snapshot_id TEXT PRIMARY KEY,
+  workspace_id TEXT NOT NULL REFERENCES workspaces (workspace_id) ON DELETE CASCADE,
+  parent TEXT REFERENCES snapshots (snapshot_id),
+  run_id TEXT,
+  state TEXT NOT NULL CHECK (state IN ('provisional', 'committed', 'durable')),
+  created_at TEXT NOT NULL,
+  detail TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE INDEX snapshots_by_workspace ON snapshots (workspace_id, created_at);
+CREATE INDEX snapshots_by_parent ON snapshots (parent);
+CREATE TABLE consents (
+  consent_id TEXT PRIMARY KEY,
+  principal TEXT NOT NULL,
+  workspace TEXT,
+  policy_digest TEXT NOT NULL,
+  given_at TEXT NOT NULL,
+  revoked_at TEXT,
+  detail TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE INDEX consents_by_principal ON consents (principal, workspace);
+CREATE TABLE grants (
+  grant_id TEXT PRIMARY KEY,
+  principal TEXT NOT NULL,
+  conversation TEXT,
+  workspace TEXT,
+  request_digest TEXT,
+  given_by TEXT NOT NULL,
+  given_at TEXT NOT NULL,
+  expires_at TEXT,
+  revoked_at TEXT,
+  uses_left INTEGER CHECK (uses_left >= 0),
+  detail TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE INDEX grants_by_principal ON grants (principal, conversation);
+CREATE TABLE approvals (
+  approval_id TEXT PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
+  request_digest TEXT NOT NULL,
+  asked_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  answer TEXT CHECK (answer IN ('approved', 'denied', 'expired', 'cancelled')),
+  answered_by TEXT,
+  answered_at TEXT,
+  detail TEXT NOT NULL DEFAULT '{}',
+  CHECK ((answer IS NULL) = (answered_at IS NULL))
+) STRICT;
+CREATE INDEX approvals_by_run ON approvals (run_id);
+CREATE INDEX approvals_pending ON approvals (asked_at) WHERE answer IS NULL;
+CREATE TABLE quotas (
+  quota_id TEXT PRIMARY KEY,
+  subject TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  amount INTEGER NOT NULL,
+  run_id TEXT,
+  owner TEXT,
+  at TEXT NOT NULL
+) STRICT;
+CREATE INDEX quotas_by_subject ON quotas (subject, resource, at);
+CREATE INDEX quotas_by_run ON quotas (run_id) WHERE run_id IS NOT NULL;
+CREATE TABLE artifacts (
+  artifact_id TEXT PRIMARY KEY,
+  run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
+  bytes INTEGER NOT NULL CHECK (bytes >= 0),
+  sha256 TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX artifacts_by_run ON artifacts (run_id);
+CREATE INDEX artifacts_by_expiry ON artifacts (expires_at);
+CREATE TABLE event_cursors (
+  run_id TEXT NOT NULL REFERENCES runs (run_id) ON DELETE CASCADE,
+  consumer TEXT NOT NULL,
+  seq INTEGER NOT NULL CHECK (seq >= 0),
+  PRIMARY KEY (run_id, consumer)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS)

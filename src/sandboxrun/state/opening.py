@@ -109,6 +109,8 @@ def create(directory: Path, migrations: Sequence[str]) -> None:
     path = directory / DATABASE
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with closing(connect(path)) as connection, translated(path):
+        # Before anything is written, or it has no effect: space can be given back later.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         for version, step in enumerate(migrations, start=1):

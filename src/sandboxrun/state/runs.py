@@ -81,6 +81,16 @@ def settle_run(
     return False
 
 
+def remove_settled(tx: sqlite3.Connection, *, before: str, limit: int) -> tuple[str, ...]:
+    """Remove up to ``limit`` runs settled before a time, oldest first; return their ids."""
+    rows = tx.execute(
+        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE settled_at < ?"
+        " ORDER BY settled_at LIMIT ?) RETURNING run_id",
+        (before, limit),
+    )
+    return tuple(run_id for (run_id,) in rows)
+
+
 @dataclass(frozen=True, slots=True)
 class Runs:
     """The table of runs."""

@@ -49,6 +49,7 @@ _OPENING_SECONDS: Final = 60.0
 _ALONE_SECONDS: Final = 5.0
 """How long a migration waits for the other users of the database to leave."""
 _CLOSE_SECONDS: Final = 10.0
+_FREED_PAGES: Final = 2000
 
 
 @dataclass(slots=True)
@@ -87,6 +88,14 @@ class Store:
         Raises `StateError`. Cancellation leaves nothing.
         """
         return await self._retried(partial(self._read, work), self._reading)
+
+    async def give_back_space(self) -> None:
+        """Return the pages of removed rows to the file system, a few thousand at a time.
+
+        Raises `StateError`. Cancellation leaves the rest for the next time.
+        """
+        while await self.write(_free_pages, durable=False):
+            pass
 
     async def data_version(self) -> int:
         """Return a number that changes when anybody, this process included, commits.
@@ -133,6 +142,11 @@ class Store:
     def _close(self) -> None:
         for connection in (*self._idle, self._watcher, self._writer):
             connection.close()
+
+
+def _free_pages(tx: sqlite3.Connection) -> bool:
+    tx.execute(f"PRAGMA incremental_vacuum({_FREED_PAGES})").fetchall()
+    return int(tx.execute("PRAGMA freelist_count").fetchone()[0]) > 0
 
 
 @asynccontextmanager
