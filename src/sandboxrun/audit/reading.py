@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 import anyio.to_thread
@@ -57,6 +57,18 @@ async def every_record(store: Store) -> AsyncIterator[Record]:
         for record in batch:
             yield record
         seq = batch[-1].seq
+
+
+async def receipts_of(store: Store, run_ids: Sequence[str]) -> dict[str, Record]:
+    """Return the receipt of each run that has one. Raises `StateError`."""
+
+    def work(tx: sqlite3.Connection) -> dict[str, Record]:
+        found = (record for run_id in run_ids for record in chain.of_run(tx, run_id))
+        return {
+            record.run_id: record for record in found if record.run_id and record.kind == "receipt"
+        }
+
+    return await store.read(work)
 
 
 async def last_head(store: Store) -> SignedHead | None:

@@ -134,6 +134,17 @@ class Runs:
         """Return the runs without an outcome, oldest first. Cancellation leaves nothing."""
         return await self._select("WHERE status IS NULL ORDER BY seq", ())
 
+    async def every(self, *, limit: int, after: str | None = None) -> tuple[RunRow, ...]:
+        """Return the runs added after the run ``after``, oldest first, at most ``limit``.
+
+        Raises `UnknownRunError` when ``after`` is not there. Cancellation leaves nothing.
+        """
+        if after is None:
+            return await self._select("ORDER BY seq LIMIT ?", (limit,))
+        await self.get(after)
+        clause = "WHERE seq > (SELECT seq FROM runs WHERE run_id = ?) ORDER BY seq LIMIT ?"
+        return await self._select(clause, (after, limit))
+
     async def _select(self, clause: str, values: tuple[object, ...]) -> tuple[RunRow, ...]:
         query = f"SELECT {_COLUMNS} FROM runs {clause}"  # noqa: S608 - clauses are ours, values are bound
         return await self.store.read(
