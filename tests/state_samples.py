@@ -42,7 +42,9 @@ def intent(run_id: str, owner: Owner | str = "nobody") -> Intent:
     )
 
 
-def receipt(run_id: str, outcome_json: str, *, started: bool = True, status: str = "succeeded") -> Receipt:
+def receipt(
+    run_id: str, outcome_json: str, *, started: bool = True, status: str = "succeeded"
+) -> Receipt:
     return Receipt(
         receipt_id=new_id("rcpt"),
         run_id=run_id,

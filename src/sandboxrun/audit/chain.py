@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Final
 
 from sandboxrun.audit.record import Record
 from sandboxrun.audit.signing import SignedHead
-
-HeadName = Literal["last", "durable"]
 
 _COLUMNS: Final = "seq, run_id, kind, record, hash"
 
@@ -22,19 +20,17 @@ def insert(tx: sqlite3.Connection, record: Record) -> None:
     )
 
 
-def head(tx: sqlite3.Connection, name: HeadName) -> SignedHead | None:
-    """Return a signed head, as it is stored."""
-    row = tx.execute(
-        "SELECT statement, signature FROM audit_heads WHERE name = ?", (name,)
-    ).fetchone()
+def head(tx: sqlite3.Connection) -> SignedHead | None:
+    """Return the signed head, as it is stored."""
+    row = tx.execute("SELECT statement, signature FROM audit_head").fetchone()
     return None if row is None else SignedHead(*row)
 
 
-def set_head(tx: sqlite3.Connection, name: HeadName, signed: SignedHead) -> None:
-    """Store a signed head."""
+def set_head(tx: sqlite3.Connection, signed: SignedHead) -> None:
+    """Store the signed head."""
     tx.execute(
-        "INSERT OR REPLACE INTO audit_heads (name, statement, signature) VALUES (?, ?, ?)",
-        (name, signed.text, signed.signature),
+        "INSERT OR REPLACE INTO audit_head (only_one, statement, signature) VALUES (1, ?, ?)",
+        (signed.text, signed.signature),
     )
 
 

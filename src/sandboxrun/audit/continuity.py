@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from pydantic import ValidationError
 
 from sandboxrun.audit.digest import sha256
 from sandboxrun.audit.record import Break, BreakReason, Record, genesis, opened
 from sandboxrun.audit.signing import Head, SignedHead, signature_holds
+
+ANCHOR_GONE: Final = "The signed head outside the database is missing or not signed by this key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +83,15 @@ def _past(head: Head, last: Record | None) -> bool:
 def _from_head(around: Surroundings, head: Head, anchor: Head | None) -> Continuation:
     found = None
     if anchor is None:
-        found = _broken(
-            around,
-            BreakReason.ANCHOR_MISSING,
-            "The signed head outside the database is missing or not signed by this key.",
-        )
+        # Nobody adds a first record before the anchor stands, but may be killed on the way there.
+        if head.seq > 0:
+            found = _broken(around, BreakReason.ANCHOR_MISSING, ANCHOR_GONE)
     elif anchor.seq > head.seq or not _on_chain(anchor, head, around.at_anchor):
-        found = _broken(
-            around,
-            BreakReason.ROLLED_BACK,
-            f"The database ends at record {head.seq} or differs from what was signed at record {anchor.seq}.",
+        detail = (
+            f"The database ends at record {head.seq}, or differs from what was signed at "
+            f"record {anchor.seq}."
         )
+        found = _broken(around, BreakReason.ROLLED_BACK, detail)
     return Continuation(head.first_seq, head.first_previous, head.seq, head.hash, found)
 
 

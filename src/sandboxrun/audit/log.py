@@ -15,8 +15,17 @@ import anyio.to_thread
 import structlog
 
 from sandboxrun.audit import anchor, chain
-from sandboxrun.audit.continuity import Continuation, Surroundings, judge, verified
-from sandboxrun.audit.record import Entry, Instant, Intent, Receipt, Record, seal
+from sandboxrun.audit.continuity import ANCHOR_GONE, Continuation, Surroundings, judge, verified
+from sandboxrun.audit.record import (
+    Break,
+    BreakReason,
+    Entry,
+    Instant,
+    Intent,
+    Receipt,
+    Record,
+    seal,
+)
 from sandboxrun.audit.signing import Head, SignedHead, Signer
 from sandboxrun.errors import StateError, UnknownRunError
 from sandboxrun.state.runs import settle_run
@@ -33,6 +42,8 @@ class AuditLog:
     signer: Signer
     _trusted: SignedHead | None = None
     """The last head this process wrote or checked, so that it need not check it again."""
+    _anchored: bool = False
+    """The anchor was there: if it is gone later, somebody took it."""
 
     @property
     def env_secret(self) -> bytes:
@@ -60,7 +71,7 @@ class AuditLog:
                 raise UnknownRunError(f"There is no run {intent.run_id!r}.")
             if row[0] is not None:
                 raise StateError(f"The run {intent.run_id} has ended ({row[0]}); it cannot start.")
-            self.append(tx, intent, durable=True)
+            self.append(tx, intent)
 
         await self.store.write(work)
 
@@ -78,7 +89,7 @@ class AuditLog:
                 tx, receipt.run_id, status=receipt.status, outcome_json=outcome_json
             )
             if settled:
-                self.append(tx, receipt, durable=durable)
+                self.append(tx, receipt)
             return settled
 
         return await self.store.write(work, durable=durable)
@@ -89,20 +100,29 @@ class AuditLog:
         Costs two syncs and is meant for after an outcome was handed out. Raises `StateError`.
         Cancellation leaves the chain whole and perhaps not anchored yet.
         """
+        signed = await self.store.write(_rewritten_head)
+        head = verified(signed, self.signer.key)
+        if signed is None or head is None:
+            raise _not_signed()
+        await self.store.write(lambda tx: self._anchor(tx, head, signed), durable=False)
 
-        def mark(tx: sqlite3.Connection) -> None:
-            head = chain.head(tx, "last")
-            if head is not None and head != chain.head(tx, "durable"):
-                chain.set_head(tx, "durable", head)
+    def append(self, tx: sqlite3.Connection, entry: Entry) -> Record:
+        """Add one record inside a caller's transaction.
 
-        await self.store.write(mark)
-        await self.store.write(self._anchor, durable=False)
-
-    def append(self, tx: sqlite3.Connection, entry: Entry, *, durable: bool) -> Record:
-        """Add one record inside a caller's transaction; ``durable`` is what that one will be."""
+        Raises `StateError` when the chain is not the one that was signed, or ``entry`` cannot be
+        said in canonical JSON.
+        """
         head = self.head(tx)
-        record = seal(entry, seq=head.seq + 1, previous=head.hash, at=Instant.now())
-        self._extend(tx, head, record, durable=durable)
+        at = Instant.now()
+        record = seal(entry, seq=head.seq + 1, previous=head.hash, at=at)
+        try:
+            chain.insert(tx, record)
+        except sqlite3.IntegrityError as taken:
+            raise StateError(
+                f"The audit holds a record {record.seq} that nobody signed.", advice=_LOOK
+            ) from taken
+        extended = {"seq": record.seq, "hash": record.hash, "time": at.time}
+        self.set_head(tx, head.model_copy(update=extended))
         return record
 
     def head(self, tx: sqlite3.Connection) -> Head:
@@ -110,43 +130,28 @@ class AuditLog:
 
         Raises `StateError` when that was not signed by this installation.
         """
-        signed = chain.head(tx, "last")
+        signed = chain.head(tx)
         if signed is None or signed != self._trusted:
             head = verified(signed, self.signer.key)
             if head is None:
-                raise StateError(
-                    "The audit's head is not signed by this installation.", advice=_LOOK
-                )
+                raise _not_signed()
             return head
         return signed.head
 
-    def _extend(
-        self, tx: sqlite3.Connection, before: Head, record: Record, *, durable: bool
-    ) -> None:
-        try:
-            chain.insert(tx, record)
-        except sqlite3.IntegrityError as taken:
-            raise StateError(
-                f"The audit holds a record {record.seq} that nobody signed.", advice=_LOOK
-            ) from taken
-        after = before.model_copy(
-            update={"seq": record.seq, "hash": record.hash, "time": Instant.now().time}
-        )
-        self.set_head(tx, after, durable=durable)
-
-    def set_head(self, tx: sqlite3.Connection, head: Head, *, durable: bool) -> None:
+    def set_head(self, tx: sqlite3.Connection, head: Head) -> None:
         """Sign ``head`` and store it, inside a caller's transaction."""
         signed = self.signer.sign(head)
-        chain.set_head(tx, "last", signed)
-        if durable:
-            chain.set_head(tx, "durable", signed)
+        chain.set_head(tx, signed)
         self._trusted = signed
 
-    def _anchor(self, tx: sqlite3.Connection) -> None:
-        # Holding the write lock, so that anchors of several processes never go backwards.
-        durable = chain.head(tx, "durable")
-        if durable is not None and durable != anchor.read(self.store.directory):
-            anchor.write(self.store.directory, durable)
+    def _anchor(self, tx: sqlite3.Connection, durable: Head, signed: SignedHead) -> None:
+        """Anchor a head that is on the disk. Holding the write lock keeps anchors in order."""
+        before = verified(anchor.read(self.store.directory), self.signer.key)
+        if before is None and self._anchored:
+            self.append(tx, Break(reason=BreakReason.ANCHOR_MISSING, detail=ANCHOR_GONE))
+        if before is None or before.seq < durable.seq:
+            anchor.write(self.store.directory, signed)
+        self._anchored = True
 
     def _surroundings(self, tx: sqlite3.Connection) -> Surroundings:
         outside = anchor.read(self.store.directory)
@@ -154,7 +159,7 @@ class AuditLog:
         return Surroundings(
             installation=self.store.directory.installation_id,
             key=self.signer.key,
-            head=chain.head(tx, "last"),
+            head=chain.head(tx),
             anchor=outside,
             first=chain.first(tx),
             last=chain.last(tx),
@@ -165,7 +170,10 @@ class AuditLog:
         around = self._surroundings(tx)
         if around.head is None or judge(around).found is not None:
             return False
+        if around.anchor is None:
+            return False
         self._trusted = around.head
+        self._anchored = True
         return True
 
     def _begin(self, tx: sqlite3.Connection) -> Continuation:
@@ -182,10 +190,22 @@ class AuditLog:
             hash=going_on.hash,
             time=Instant.now().time,
         )
-        self.set_head(tx, head, durable=True)
+        self.set_head(tx, head)
         if going_on.found is not None:
-            self.append(tx, going_on.found, durable=True)
+            self.append(tx, going_on.found)
         return going_on
+
+
+def _not_signed() -> StateError:
+    return StateError("The audit's head is not signed by this installation.", advice=_LOOK)
+
+
+def _rewritten_head(tx: sqlite3.Connection) -> SignedHead | None:
+    """Write the head as it is: the commit of that brings all earlier ones to the disk too."""
+    head = chain.head(tx)
+    if head is not None:
+        chain.set_head(tx, head)
+    return head
 
 
 async def open_audit(store: Store) -> AuditLog:
@@ -200,7 +220,7 @@ async def open_audit(store: Store) -> AuditLog:
     if await store.read(log._settled):  # noqa: SLF001 - its maker starts it
         return log
     begun = await store.write(log._begin)  # noqa: SLF001 - the same
-    await store.write(log._anchor, durable=False)  # noqa: SLF001 - the same
+    await log.make_durable()
     if begun.found is not None:
         structlog.get_logger().warning(
             "audit_broken", reason=begun.found.reason.value, detail=begun.found.detail

@@ -36,7 +36,7 @@ async def verify_store(
 
     def work(tx: sqlite3.Connection) -> Verdict:
         statements = Statements(
-            head=chain.head(tx, "last"),
+            head=chain.head(tx),
             anchor=outside if against is None else against,
             key=believed,
         )
@@ -73,7 +73,7 @@ async def receipts_of(store: Store, run_ids: Sequence[str]) -> dict[str, Record]
 
 async def last_head(store: Store) -> SignedHead | None:
     """Return the signed head in the database, as it is stored. Raises `StateError`."""
-    return await store.read(lambda tx: chain.head(tx, "last"))
+    return await store.read(chain.head)
 
 
 def _observed(tx: sqlite3.Connection) -> Iterator[Observed]:

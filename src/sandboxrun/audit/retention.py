@@ -69,11 +69,11 @@ def _prune(tx: sqlite3.Connection, log: AuditLog, before: str) -> int:
     end = going[-1]
     chain.remove_through(tx, end.seq)
     shorter = head.model_copy(update={"first_seq": end.seq + 1, "first_previous": previous})
-    log.set_head(tx, shorter, durable=True)
+    log.set_head(tx, shorter)
     note = Pruned(
         first_seq=head.first_seq, last_seq=end.seq, last_hash=previous, reason="retention"
     )
-    log.append(tx, note, durable=True)
+    log.append(tx, note)
     return len(going)
 
 

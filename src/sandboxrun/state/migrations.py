@@ -62,11 +62,11 @@ CREATE TABLE audit (
   record TEXT NOT NULL
 ) STRICT;
 CREATE INDEX audit_by_run ON audit (run_id) WHERE run_id IS NOT NULL;
-CREATE TABLE audit_heads (
-  name TEXT PRIMARY KEY CHECK (name IN ('last', 'durable')),
+CREATE TABLE audit_head (
+  only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
   statement TEXT NOT NULL,
   signature TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE TABLE workspaces (
   workspace_id TEXT PRIMARY KEY,
   name TEXT UNIQUE,

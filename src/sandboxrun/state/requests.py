@@ -133,7 +133,9 @@ class RequestDesk:
     _listeners: dict[str, MemoryObjectSendStream[RunRequest]] = field(default_factory=dict)
     _handed: dict[str, set[str]] = field(default_factory=dict)
     _arrived: anyio.Event = field(default_factory=anyio.Event)
-    _seen: tuple[int, frozenset[str]] | None = None
+    _watchers: int = 0
+    """How many there have been; a new one must be told what earlier ones left."""
+    _seen: tuple[int, int] | None = None
 
     @asynccontextmanager
     async def watch(self, run_id: str) -> AsyncIterator[AsyncIterator[RunRequest]]:
@@ -147,6 +149,7 @@ class RequestDesk:
         send, receive = anyio.create_memory_object_stream[RunRequest](math.inf)
         self._listeners[run_id] = send
         self._handed[run_id] = set()
+        self._watchers += 1
         self._arrived.set()
         try:
             async with receive:
@@ -176,11 +179,11 @@ class RequestDesk:
 
     async def _look(self) -> None:
         version = await self._store.data_version()
-        watched = frozenset(self._listeners)
-        if (version, watched) == self._seen:
+        seen = (version, self._watchers)
+        if seen == self._seen:
             return
         self._hand_out(await pending(self._store))
-        self._seen = (version, watched)
+        self._seen = seen
 
     def _hand_out(self, requests: tuple[RunRequest, ...]) -> None:
         for request in requests:
