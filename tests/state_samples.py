@@ -46,7 +46,7 @@ def receipt(
     run_id: str, outcome_json: str, *, started: bool = True, status: str = "succeeded"
 ) -> Receipt:
     return Receipt(
-        receipt_id=new_id("rcpt"),
+        receipt_id=f"rcpt-{run_id}",
         run_id=run_id,
         started=started,
         principal="tester",

@@ -118,10 +118,12 @@ def signature_holds(signed: SignedHead, key: str) -> bool:
     """Say whether ``key`` (raw public key, hexadecimal) signed exactly this text."""
     try:
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-        public.verify(bytes.fromhex(signed.signature), signed.text.encode())
+        signature = bytes.fromhex(signed.signature)
+        public.verify(signature, signed.text.encode())
     except (InvalidSignature, ValueError):
         return False
-    return True
+    # Hexadecimal can be spelt in several ways; only ours is unchanged.
+    return signature.hex() == signed.signature
 
 
 def _load(directory: StateDirectory) -> Ed25519PrivateKey:

@@ -189,7 +189,9 @@ class _Walk:
     def _receipt(self, record: Record, receipt: Receipt, outcome: str | None) -> None:
         if receipt.run_id in self.receipts:
             self._note(Flaw.CONTRADICTION, record, "The run has a second receipt.")
-        whole = self.head is not None and self.head.first_seq == 1 and not self.breaks
+        # Where records are missing or wrong, the intent may be one of them.
+        pruned = self.head is None or self.head.first_seq > 1
+        whole = not (pruned or self.breaks or self.findings or self.suspect)
         if receipt.started and whole and receipt.run_id not in self.intents:
             self._note(Flaw.CONTRADICTION, record, "The run started without an intent.")
         if outcome is not None and outcome != receipt.outcome:
