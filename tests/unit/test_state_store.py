@@ -291,7 +291,7 @@ async def _filled(directory: StateDirectory) -> None:
             await Runs(store).insert(new_run())
 
 
-@pytest.mark.parametrize("damage", ["middle", "header", "cut", "text"])
+@pytest.mark.parametrize("damage", ["middle", "header", "cut", "text", "emptied"])
 async def test_a_damaged_database_is_set_aside_and_a_new_one_made(
     directory: StateDirectory, damage: str
 ) -> None:
@@ -304,6 +304,8 @@ async def test_a_damaged_database_is_set_aside_and_a_new_one_made(
             path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
         case "cut":
             path.write_bytes(path.read_bytes()[: 4096 * 3 + 17])
+        case "emptied":
+            path.write_bytes(b"")
         case _:
             path.write_text(
                 "this is not a database at all, but it is long enough to be looked at" * 99

@@ -105,6 +105,7 @@ class AuditLog:
         if signed is None or head is None:
             raise _not_signed()
         await self.store.write(lambda tx: self._anchor(tx, head, signed), durable=False)
+        await self.store.tidy()
 
     def append(self, tx: sqlite3.Connection, entry: Entry) -> Record:
         """Add one record inside a caller's transaction.

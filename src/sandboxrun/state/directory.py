@@ -51,14 +51,14 @@ class StateDirectory:
         not a directory, belongs to another user, can be written by others or cannot be used.
         """
         path = path.absolute()
-        with _translated(path):
+        with usable(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             place = path.parent.resolve(strict=True) / path.name
             with suppress(FileExistsError):
                 place.mkdir(mode=0o700)
             fd = os.open(place, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC)
         try:
-            with _translated(place):
+            with usable(place):
                 _check(place, os.fstat(fd))
                 for name in _DIRECTORIES:
                     _subdirectory(fd, place, name)
@@ -105,7 +105,7 @@ class StateDirectory:
         """
         if _NAME.fullmatch(name) is None:
             raise ValueError(f"not a lock name: {name!r}")
-        with _translated(self.path / "locks" / name):
+        with usable(self.path / "locks" / name):
             fd = os.open(
                 f"locks/{name}",
                 os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
@@ -234,8 +234,8 @@ def _installation_id(parent: int) -> str:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn what the kernel says about the directory into a fault that says what to do."""
+def usable(path: Path) -> Iterator[None]:
+    """Turn what the kernel says about a place into a `StateError` that says what to do."""
     try:
         yield
     except OSError as error:

@@ -16,12 +16,14 @@ from typing import Final
 
 from sandboxrun.errors import StateError
 from sandboxrun.state.connection import StoreCorruptError, connect, translated
+from sandboxrun.state.directory import usable
 from sandboxrun.state.migrations import APPLICATION_ID
 
 DATABASE: Final = "state.db"
 _COMPANIONS: Final = ("-wal", "-shm")
 _CHECKED: Final = "checked"
-_ALWAYS_CHECKED_BYTES: Final = 4 * 1024 * 1024
+_NEW: Final = "new.db"
+_ALWAYS_CHECKED_BYTES: Final = 1024 * 1024
 """Up to this size the check takes a few milliseconds and is made at every open."""
 _KEPT_BACKUPS: Final = 5
 
@@ -59,10 +61,10 @@ def examine(directory: Path, *, known: int, boot_id: str) -> Condition:
     for a database from a newer version or of another program.
     """
     path = directory / DATABASE
-    try:
+    with usable(path):
+        if not os.path.lexists(path):
+            return Condition(None, None)
         size = path.lstat().st_size
-    except FileNotFoundError:
-        return Condition(None, None)
     if not path.is_file() or path.is_symlink():
         raise StateError(
             f"{path} is not a regular file.",
@@ -73,7 +75,7 @@ def examine(directory: Path, *, known: int, boot_id: str) -> Condition:
             version = _version(path, connection, known)
             if size <= _ALWAYS_CHECKED_BYTES or _last_checked(directory) != boot_id:
                 _check(path, connection)
-                _mark_checked(directory, boot_id)
+                mark_checked(directory, boot_id)
     except StoreCorruptError as damaged:
         return Condition(None, damaged.message)
     return Condition(version, None)
@@ -93,21 +95,29 @@ def set_aside(directory: Path) -> Path | None:
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     moved = None
-    for suffix in ("", *_COMPANIONS):
-        source = directory / f"{DATABASE}{suffix}"
-        target = directory / f"damaged-{stamp}.db{suffix}"
-        with suppress(FileNotFoundError):
-            source.rename(target)
-            moved = target if not suffix else moved
-    suspect(directory)
-    _sync(directory)
+    with usable(directory):
+        for suffix in ("", *_COMPANIONS):
+            source = directory / f"{DATABASE}{suffix}"
+            target = directory / f"damaged-{stamp}.db{suffix}"
+            with suppress(FileNotFoundError):
+                source.rename(target)
+                moved = target if not suffix else moved
+        suspect(directory)
+        _sync(directory)
     return moved
 
 
 def create(directory: Path, migrations: Sequence[str]) -> None:
-    """Make a new database of the latest version, readable by its owner only."""
-    path = directory / DATABASE
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    """Make a new database of the latest version, readable by its owner only.
+
+    It gets its name when it is complete: a half-made one is never opened.
+    """
+    path = directory / _NEW
+    with usable(path):
+        for suffix in ("", *_COMPANIONS):
+            with suppress(FileNotFoundError):
+                (directory / f"{_NEW}{suffix}").unlink()
+        _private(path)
     with closing(connect(path)) as connection, translated(path):
         # Before anything is written, or it has no effect: space can be given back later.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -115,6 +125,10 @@ def create(directory: Path, migrations: Sequence[str]) -> None:
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
         for version, step in enumerate(migrations, start=1):
             _apply(connection, step, version)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with usable(path):
+        path.rename(directory / DATABASE)
+        _sync(directory)
 
 
 def migrate(directory: Path, backups: Path, migrations: Sequence[str], version: int) -> None:
@@ -134,6 +148,8 @@ def _version(path: Path, connection: sqlite3.Connection, known: int) -> int:
             f"{path} is the database of another program (application id {application:#x}).",
             advice="Choose another directory with SANDBOXRUN_STATE_DIR.",
         )
+    if version == 0:
+        raise StoreCorruptError(f"The database {path} is empty.")
     if version > known:
         raise StateError(
             f"The state in {path} has version {version}; this sandboxrun knows versions up to "
@@ -163,12 +179,19 @@ def _apply(connection: sqlite3.Connection, step: str, version: int) -> None:
 def _back_up(connection: sqlite3.Connection, backups: Path, version: int) -> None:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     target = backups / f"state-v{version}-{stamp}.db"
-    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with usable(target):
+        _private(target)
     with closing(sqlite3.connect(target)) as copy:
         connection.backup(copy)
-    _sync(backups)
-    for old in sorted(backups.glob("state-v*.db"), key=_age)[:-_KEPT_BACKUPS]:
-        old.unlink()
+    with usable(target):
+        _sync(backups)
+        for old in sorted(backups.glob("state-v*.db"), key=_age)[:-_KEPT_BACKUPS]:
+            old.unlink()
+
+
+def _private(path: Path) -> None:
+    """Make an empty file that only its owner can read; SQLite gives its companions that mode."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _age(backup: Path) -> str:
@@ -182,12 +205,15 @@ def _last_checked(directory: Path) -> str | None:
         return None
 
 
-def _mark_checked(directory: Path, boot_id: str) -> None:
+def mark_checked(directory: Path, boot_id: str) -> None:
+    """Note that the whole database was found good in this boot."""
     if _last_checked(directory) == boot_id:
         return
-    fresh = directory / f"{_CHECKED}.{os.getpid()}"
-    fresh.write_text(boot_id, encoding="ascii")
-    fresh.replace(directory / _CHECKED)
+    fresh = directory / f"{_CHECKED}.new"
+    # Only an optimisation: without the note the next open looks again.
+    with suppress(OSError):
+        fresh.write_text(boot_id, encoding="ascii")
+        fresh.replace(directory / _CHECKED)
 
 
 def _sync(directory: Path) -> None:

@@ -31,6 +31,7 @@ from sandboxrun.state.opening import (
     StoreOpened,
     create,
     examine,
+    mark_checked,
     migrate,
     set_aside,
     suspect,
@@ -50,6 +51,8 @@ _ALONE_SECONDS: Final = 5.0
 """How long a migration waits for the other users of the database to leave."""
 _CLOSE_SECONDS: Final = 10.0
 _FREED_PAGES: Final = 2000
+_TIDY_COMMITS: Final = 300
+"""About a tenth of what a commit would put up with before it checkpoints by itself."""
 
 
 @dataclass(slots=True)
@@ -64,6 +67,8 @@ class Store:
     _writer: sqlite3.Connection
     _watcher: sqlite3.Connection
     _idle: list[sqlite3.Connection] = field(default_factory=list)
+    _commits: int = 0
+    """Since the log was last moved into the database by this process."""
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
     _writing: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
     _watching: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(1))
@@ -89,6 +94,20 @@ class Store:
         """
         return await self._retried(partial(self._read, work), self._reading)
 
+    async def tidy(self) -> None:
+        """Move what was committed from the log into the database, when much has gathered.
+
+        Meant for off the critical path: otherwise a commit of somebody does it at some point.
+        Neither readers nor writers wait. Raises `StateError`. Cancellation leaves it for later.
+        """
+        if self._commits >= _TIDY_COMMITS:
+            self._commits = 0
+            await self._retried(self._checkpoint, self._watching)
+
+    def _checkpoint(self) -> None:
+        with sqlite.translated(self._path):
+            self._watcher.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
     async def give_back_space(self) -> None:
         """Return the pages of removed rows to the file system, a few thousand at a time.
 
@@ -111,6 +130,7 @@ class Store:
 
     def _write(self, work: Callable[[sqlite3.Connection], T], durable: bool) -> T:
         self._writer.execute("PRAGMA synchronous=" + ("FULL" if durable else "NORMAL"))
+        self._commits += 1
         return sqlite.write(self._path, self._writer, work)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -194,7 +214,9 @@ async def _prepare(directory: StateDirectory, migrations: Sequence[str]) -> tupl
                 raise StateError(f"{directory.path} is being changed by something else.")
             return in_use, StoreOpened(condition.version, False, None, None, None)  # noqa: FBT003
         async with directory.lock("in-use", exclusive=True, wait_seconds=_ALONE_SECONDS) as alone:
-            opened = await anyio.to_thread.run_sync(_put_in_order, directory, migrations, condition)
+            opened = await anyio.to_thread.run_sync(
+                _put_in_order, directory, migrations, condition, boot_id
+            )
             # Nobody else can take the lock in between: openers wait for "opening".
             in_use = os.dup(alone)
             fcntl.flock(in_use, fcntl.LOCK_SH)
@@ -215,11 +237,12 @@ async def _examined(directory: StateDirectory, known: int, boot_id: str) -> Cond
 
 
 def _put_in_order(
-    directory: StateDirectory, migrations: Sequence[str], condition: Condition
+    directory: StateDirectory, migrations: Sequence[str], condition: Condition, boot_id: str
 ) -> StoreOpened:
     if condition.version is not None:
         migrate(directory.path, directory.backups, migrations, condition.version)
         return StoreOpened(len(migrations), False, condition.version, None, None)  # noqa: FBT003
     rebuilt_from = set_aside(directory.path)
     create(directory.path, migrations)
+    mark_checked(directory.path, boot_id)
     return StoreOpened(len(migrations), True, None, rebuilt_from, condition.damage)  # noqa: FBT003
