@@ -1,0 +1,1 @@
+"""What ran, written down so that no change of it goes unseen."""

@@ -1,0 +1,1 @@
+"""One state directory, one SQLite store, and what several processes agree on through them."""
