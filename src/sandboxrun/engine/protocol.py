@@ -244,7 +244,7 @@ class Engine(Protocol):
         """Make an image of one layer from a root file system; return its id."""
         ...
 
-    def build_image(  # noqa: PLR0913 - the engine's own parameters
+    def build_image(
         self,
         context: bytes,
         *,
