@@ -12,6 +12,8 @@ from sandboxrun.errors import EngineError
 _BLOCK: Final = 4096
 """``nr_blocks`` of a tmpfs counts pages of this size; with larger pages the limit is larger."""
 _JOINED: Final = "container:"
+SHM: Final = "/dev/shm"  # noqa: S108 - a path inside the container
+"""Engines make this one themselves unless told otherwise, of ``shm_bytes``."""
 
 Json = dict[str, object]
 
@@ -127,6 +129,9 @@ def _tmpfs(spec: ContainerSpec, dialect: Dialect) -> dict[str, str]:
     taken = {mount.target for mount in spec.tmpfs} | {mount.target for mount in spec.volumes}
     covers = [mount for mount in dialect.covers if mount.target not in taken]
     by_volume = {mount.target for mount, _ in tmpfs_volumes(spec, dialect)}
+    if dialect.inodes_by_volume:
+        # A volume would take the mode of the image's directory, which is not open to all users.
+        by_volume.add(SHM)
     plain = [mount for mount in spec.tmpfs if mount.target not in by_volume]
     return {mount.target: _tmpfs_options(mount) for mount in [*plain, *covers]}
 
@@ -150,7 +155,7 @@ def tmpfs_volumes(spec: ContainerSpec, dialect: Dialect) -> list[tuple[TmpfsMoun
     return [
         (mount, VolumeSpec(f"{spec.name}{TMPFS_INFIX}{index}", spec.labels, _options(mount)))
         for index, mount in enumerate(spec.tmpfs)
-        if mount.inodes
+        if mount.inodes and mount.target != SHM
     ]
 
 
