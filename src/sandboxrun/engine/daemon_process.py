@@ -33,6 +33,9 @@ def stop(record: DaemonRecord) -> bool:
     Blocking; bounded by the constants above.
     """
     if is_alive(record):
+        # Containers first: a daemon would wait ten seconds for each that ignores SIGTERM.
+        for pid in _family(record.mount_namespace, containers_only=True):
+            _kill(pid)
         _signal(record, signal.SIGTERM)
         if not _ended_within(record, TERM_SECONDS):
             _signal(record, signal.SIGKILL)
@@ -54,8 +57,8 @@ def _end_helpers(record: DaemonRecord) -> bool:
     return False
 
 
-def _family(namespace: int) -> Iterator[int]:
-    """Yield every process of the namespace and every descendant of one.
+def _family(namespace: int, *, containers_only: bool = False) -> Iterator[int]:
+    """Yield every process of the namespace and every descendant of one, or only the latter.
 
     Shims and monitors live in the daemon's namespace, containers are their children.
     """
@@ -63,6 +66,8 @@ def _family(namespace: int) -> Iterator[int]:
     parents = {pid: parent(pid) for pid in pids}
     inside = {pid for pid in pids if mount_namespace(pid) == namespace}
     for pid in pids:
+        if containers_only and pid in inside:
+            continue
         ancestor: int | None = pid
         while ancestor is not None and ancestor not in inside:
             ancestor = parents.get(ancestor)
