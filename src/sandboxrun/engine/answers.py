@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sandboxrun.engine.protocol import (
@@ -173,42 +174,50 @@ def _short_tag(tag: str) -> str:
     return tag
 
 
-def parse_engine(version: object, info: object, url: str) -> EngineInfo:
-    """Return who answers, from ``GET /version`` and ``GET /info``."""
-    about, facts = _map(version, "its version"), _map(info, "its facts")
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The headers of ``GET /_ping``: who answers, and which API it speaks at most."""
+
+    podman: bool
+    server: str
+    api: tuple[int, int]
+
+
+def parse_greeting(headers: Mapping[str, str]) -> Greeting:
+    """Return what the headers of a ping say, by their names in lower case.
+
+    Raises `EngineError` when they are not an engine's.
+    """
+    major, _, minor = headers.get("api-version", "").partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise EngineError("Something that is not a container engine answers.")
+    podman = "libpod-api-version" in headers
+    return Greeting(podman, headers.get("server", ""), (int(major), int(minor)))
+
+
+def parse_engine(greeting: Greeting, info: object, url: str) -> EngineInfo:
+    """Return who answers, from its greeting and ``GET /info``."""
+    facts = _map(info, "its facts")
     runtimes = facts.get("Runtimes")
     security = _strings(facts.get("SecurityOptions"))
-    root = str(facts.get("DockerRootDir") or "")
-    name = str(facts.get("Name") or "")
     identity = str(facts.get("ID") or "")
-    podman = is_podman(about)
+    # Podman makes up a new ID for each answer.
+    place = f"podman:{facts.get('Name')}:{facts.get('DockerRootDir')}"
     return EngineInfo(
         url=url,
-        kind=EngineKind.PODMAN if podman else EngineKind.DOCKER,
-        version=_text(about, "Version"),
-        api_version=_text(about, "ApiVersion"),
-        # Podman makes up a new ID for each answer.
-        engine_id=f"podman:{name}:{root}" if podman or not identity else identity,
+        kind=EngineKind.PODMAN if greeting.podman else EngineKind.DOCKER,
+        version=_text(facts, "ServerVersion"),
+        api_version=".".join(map(str, greeting.api)),
+        engine_id=place if greeting.podman or not identity else identity,
         cgroup_version=2 if str(facts.get("CgroupVersion")) == "2" else 1,
         default_runtime=str(facts.get("DefaultRuntime") or ""),
         runtimes=tuple(sorted(runtimes)) if isinstance(runtimes, dict) else (),
         storage_driver=str(facts.get("Driver") or ""),
-        architecture=str(facts.get("Architecture") or _text(about, "Arch")),
+        architecture=_text(facts, "Architecture"),
         rootless=any("rootless" in option for option in security),
         cpus=_number(facts, "NCPU"),
         memory_bytes=_number(facts, "MemTotal"),
     )
-
-
-def is_podman(version: Mapping[str, object]) -> bool:
-    """Return whether ``GET /version`` was answered by Podman."""
-    components = version.get("Components")
-    names = (
-        [_map(part, "a component").get("Name") for part in components]
-        if isinstance(components, list)
-        else []
-    )
-    return "Podman Engine" in names
 
 
 def last_stream_id(body: bytes) -> str:

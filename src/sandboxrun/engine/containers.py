@@ -40,6 +40,7 @@ _FIRST_POLL: Final = 0.002
 _LONGEST_POLL: Final = 0.05
 _LONGEST_BACKOFF: Final = 1.0
 _TAR: Final = "application/x-tar"
+_NO_SUCH: Final = "no such container"
 
 
 def path_of(container: str) -> str:
@@ -175,6 +176,9 @@ async def inspect(transport: Transport, container: str) -> ContainerState | None
     if answer.status == HTTPStatus.NOT_FOUND:
         return None
     if answer.status != HTTPStatus.OK:
+        if _NO_SUCH in message_of(answer.body):
+            # Podman's word for a container that is being removed at this moment.
+            return None
         raise status_fault(what, answer.status, answer.body)
     return parse_state(parse_document(what, answer.body))
 

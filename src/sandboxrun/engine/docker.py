@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Final
 
 import anyio
@@ -17,9 +18,10 @@ import docker.errors
 
 from sandboxrun.engine import containers, images, volumes
 from sandboxrun.engine.address import TcpAddress, UnixAddress, parse_address
-from sandboxrun.engine.answers import parse_document, parse_engine
+from sandboxrun.engine.answers import Greeting, parse_document, parse_engine, parse_greeting
 from sandboxrun.engine.attach import SocketAttachment, open_attachment
-from sandboxrun.engine.dialect import Dialect, dialect_for
+from sandboxrun.engine.dialect import dialect_for
+from sandboxrun.engine.faults import status_fault
 from sandboxrun.engine.protocol import (
     ContainerState,
     ContainerSummary,
@@ -49,12 +51,15 @@ class DockerEngine:
         transport: Transport,
         address: UnixAddress | TcpAddress,
         api: str,
-        dialect: Dialect,
+        greeting: Greeting,
+        info: EngineInfo,
     ) -> None:
         self._transport = transport
         self._address = address
         self._api = api
-        self._dialect = dialect
+        self._greeting = greeting
+        self._info = info
+        self._dialect = dialect_for(info)
 
     @property
     def url(self) -> str:
@@ -62,8 +67,16 @@ class DockerEngine:
         return self._address.url
 
     async def describe(self) -> EngineInfo:
-        """See `Engine.describe`."""
-        return await _describe(self._transport, self.url)
+        """See `Engine.describe`. Asks again only if another server answers than at first.
+
+        The facts of an engine take Podman half a second.
+        """
+        greeting = await _greet(self._transport, CONNECT_SECONDS)
+        if greeting != self._greeting:
+            facts = await _facts(self._transport, CONNECT_SECONDS)
+            self._info = parse_engine(greeting, facts, self.url)
+            self._greeting, self._dialect = greeting, dialect_for(self._info)
+        return self._info
 
     async def create(self, spec: ContainerSpec) -> str:
         """See `Engine.create`."""
@@ -185,12 +198,18 @@ async def connect(url: str, *, seconds: float = CONNECT_SECONDS) -> DockerEngine
     """
     address = parse_address(url)
     client = await anyio.to_thread.run_sync(_client, address)
-    transport = Transport(client, client.base_url, address.url)
-    about = await _ask(transport, "/version", seconds)
-    api = _negotiate(about)
-    versioned = Transport(client, f"{client.base_url}/v{api}", address.url)
-    info = parse_engine(about, await _ask(versioned, "/info", seconds), address.url)
-    return DockerEngine(versioned, address, api, dialect_for(info))
+    base = str(client.base_url)
+    greeting = await _greet(Transport(client, base, address.url), seconds)
+    if greeting.api < OLDEST_API:
+        raise EngineError(
+            f"The engine at {address.url} speaks API {greeting.api[0]}.{greeting.api[1]}; 1.41 "
+            "is needed.",
+            advice="Upgrade to Docker 20.10 or Podman 4, or newer.",
+        )
+    api = ".".join(map(str, min(greeting.api, NEWEST_API)))
+    transport = Transport(client, f"{base}/v{api}", address.url)
+    info = parse_engine(greeting, await _facts(transport, seconds), address.url)
+    return DockerEngine(transport, address, api, greeting, info)
 
 
 def _client(address: UnixAddress | TcpAddress) -> docker.APIClient:
@@ -208,30 +227,14 @@ def _client(address: UnixAddress | TcpAddress) -> docker.APIClient:
     return client
 
 
-async def _ask(transport: Transport, path: str, seconds: float) -> object:
-    call = Call("connect", "GET", path, seconds=seconds, attempts=ATTEMPTS)
-    return parse_document("connect", await transport.demand(call))
+async def _greet(transport: Transport, seconds: float) -> Greeting:
+    call = Call("connect", "GET", "/_ping", seconds=seconds, attempts=ATTEMPTS)
+    answer = await transport.ask(call)
+    if answer.status != HTTPStatus.OK:
+        raise status_fault(call.what, answer.status, answer.body)
+    return parse_greeting({name.lower(): value for name, value in answer.headers.items()})
 
 
-async def _describe(transport: Transport, url: str) -> EngineInfo:
-    about = await _ask(transport, "/version", CONNECT_SECONDS)
-    return parse_engine(about, await _ask(transport, "/info", CONNECT_SECONDS), url)
-
-
-def _negotiate(about: object) -> str:
-    if not isinstance(about, dict):
-        raise EngineError("Something that is not a container engine answers.")
-    newest, oldest = _version(about.get("ApiVersion")), _version(about.get("MinAPIVersion", "1.0"))
-    if newest < OLDEST_API:
-        raise EngineError(
-            f"The engine speaks API {about.get('ApiVersion')}; 1.41 is needed.",
-            advice="Upgrade to Docker 20.10 or Podman 4, or newer.",
-        )
-    return ".".join(map(str, max(min(newest, NEWEST_API), oldest)))
-
-
-def _version(text: object) -> tuple[int, int]:
-    major, _, minor = str(text).partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise EngineError("Something that is not a container engine answers.")
-    return int(major), int(minor)
+async def _facts(transport: Transport, seconds: float) -> object:
+    call = Call("connect", "GET", "/info", seconds=seconds, attempts=ATTEMPTS)
+    return parse_document(call.what, await transport.demand(call))

@@ -53,12 +53,9 @@ async def import_image(
     transport: Transport, tar: AsyncIterator[bytes], *, tag: str, changes: Sequence[str]
 ) -> str:
     """See `Engine.import_image`."""
-    repository, _, name = tag.rpartition(":")
-    params = {"fromSrc": "-", "repo": repository or name, "tag": name if repository else "latest"}
-    query = "&".join(
-        f"{key}={quote(value, safe='')}"
-        for key, value in [*params.items(), *(("changes", change) for change in changes)]
-    )
+    # The tag goes along with the name: Podman ignores a parameter of its own.
+    pairs = [("fromSrc", "-"), ("repo", tag), *(("changes", change) for change in changes)]
+    query = "&".join(f"{key}={quote(value, safe='')}" for key, value in pairs)
     call = Call(
         f"import image {tag}",
         "POST",

@@ -8,7 +8,7 @@ its own timeout and its result is dropped.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, TypeVar
 
@@ -20,7 +20,7 @@ from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_random_exponential,
 )
 
 from sandboxrun.engine.faults import client_fault, connection_fault, status_fault, timeout_fault
@@ -73,6 +73,7 @@ class Answer:
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Transport:
@@ -89,7 +90,7 @@ class Transport:
         }
         self._retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_exponential_jitter(_FIRST_PAUSE, _LONGEST_PAUSE),
+            wait=wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
             retry=retry_if_exception_type(requests.ConnectionError),
             sleep=anyio.sleep,
             reraise=True,
@@ -104,13 +105,14 @@ class Transport:
 
         def exchange() -> Answer:
             with self._open(call, stream=False) as response:
-                return Answer(response.status_code, response.content)
+                return Answer(response.status_code, response.content, response.headers)
 
         if call.attempts == 1:
             return await self.on_thread(call, exchange)
         try:
             with anyio.fail_after(call.seconds):
-                return await self._retrying(self._raw, call, exchange)
+                # A copy, because the state of the tries is kept in the object.
+                return await self._retrying.copy()(self._raw, call, exchange)
         except TimeoutError as error:
             raise timeout_fault(call.what, call.seconds) from error
         except requests.RequestException as error:
@@ -131,7 +133,8 @@ class Transport:
                 body = bytearray()
                 for piece in response.iter_content(_PIECE):
                     body += piece
-                    if len(body) > limit:
+                    # A refusal is not what the limit is for.
+                    if len(body) > (limit if response.ok else max(limit, _PIECE)):
                         raise EngineError(f"{call.what}: more than {limit} bytes.")
                 return Answer(response.status_code, bytes(body))
 
