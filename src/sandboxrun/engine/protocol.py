@@ -227,7 +227,11 @@ class Engine(Protocol):
         ...
 
     async def get_archive(self, container: str, path: str, *, limit_bytes: int) -> bytes | None:
-        """Return a tar of ``path``, or None when absent. Only for created, never started ones."""
+        """Return a tar of ``path``, or None when absent. Only for created, never started ones.
+
+        Names in it start with one component that is the engine's choice. Raises `EngineError`
+        when the tar has more than ``limit_bytes``.
+        """
         ...
 
     async def inspect_image(self, reference: str) -> ImageInfo | None:
@@ -244,7 +248,7 @@ class Engine(Protocol):
         """Make an image of one layer from a root file system; return its id."""
         ...
 
-    def build_image(  # noqa: PLR0913 - the engine's own parameters
+    def build_image(
         self,
         context: bytes,
         *,

@@ -31,6 +31,7 @@ class TmpfsMount:
     target: str
     size_bytes: int
     inodes: int
+    """Largest number of files; 0 sets no limit of its own."""
     mode: int = 0o1777
     no_exec: bool = False
 
@@ -67,6 +68,8 @@ class ContainerSpec:
     shm_bytes: int
     seccomp: str
     """The profile as JSON text."""
+    seccomp_file: str
+    """The same profile as a file on the engine's host, for engines that take only a path."""
     labels: tuple[tuple[str, str], ...]
     env: tuple[tuple[str, str], ...] = ()
     unset_env: tuple[str, ...] = ()
