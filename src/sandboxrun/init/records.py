@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from sandboxrun.errors import ProtocolError
-from sandboxrun.init.request import Ordering
+from sandboxrun.model.ordering import Ordering
 
 _MAX_NUMBER: Final = 2**63 - 1
 _MAX_DIGITS: Final = 19

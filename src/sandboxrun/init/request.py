@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from sandboxrun.errors import InvalidEnvironmentError, ProtocolError, UsageError
 from sandboxrun.init.frames import MAX_TO_INIT, FrameType, encode_frame
 from sandboxrun.init.sections import decode_sections, encode_sections, split_terminated
+from sandboxrun.model.ordering import Ordering
 
 MAX_REQUEST: Final = 32 * 1024 * 1024
 """Largest request the init accepts, in bytes."""
@@ -27,17 +27,6 @@ _LOAD_SCRIPT: Final = (
 """Leaves the shell as `-c SCRIPT` would: `set`, `$0`, `$-`, `$?` and `$_` are the same."""
 _TOTAL: Final = struct.Struct("<Q")
 _SECTIONS: Final = frozenset({"argv", "env", "cwd", "deadline_ms", "ordering", "stdin", "script"})
-
-
-class Ordering(StrEnum):
-    """In which order the bytes of stdout and stderr are reported."""
-
-    EXACT = "exact"
-    """The order they were written in."""
-    TRACED = "traced"
-    """The same, by ptrace."""
-    ARRIVAL = "arrival"
-    """As they arrived; the order within each stream is kept, across the two it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

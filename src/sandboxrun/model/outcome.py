@@ -56,3 +56,5 @@ class Outcome(BaseModel):
     usage: Usage
     limits: Limits
     """The limits that were in force."""
+    receipt_id: str
+    """Names the receipt in the audit."""
