@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from sandboxrun.errors import ConfigurationError
 from sandboxrun.model.limits import Limits
+from sandboxrun.model.ordering import Ordering
 
 DEFAULT_IMAGE = "sandboxrun/workspace:latest"
 
@@ -66,9 +67,11 @@ class Settings(BaseSettings):
     """Time limit of runs that name none, in seconds of the command's own time."""
     limits: Limits = Limits()
     """Limits of runs that name none."""
+    ordering: Ordering = Ordering.EXACT
+    """How stdout and stderr are put in one sequence; weaker where the runtime cannot do it."""
     env_allow: tuple[str, ...] = ("LANG", "LC_ALL", "TERM", "TZ")
     """Names of the image's environment that reach the command."""
-    principal: str = Field(default_factory=lambda: getpass.getuser())
+    principal: str = Field(default_factory=getpass.getuser)
     """Who runs commands when a request does not say."""
 
     @property

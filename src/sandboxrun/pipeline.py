@@ -24,8 +24,9 @@ from sandboxrun.errors import ImageUnusableError, SandboxrunError, StateError
 from sandboxrun.init.request import InitRequest
 from sandboxrun.init.session import Output
 from sandboxrun.model import labels
-from sandboxrun.model.ids import new_id
+from sandboxrun.model.environment import command_environment
 from sandboxrun.model.event import Exited, Settled, Started
+from sandboxrun.model.ids import new_id
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.outcome import Outcome
@@ -39,8 +40,7 @@ from sandboxrun.settle.reason import reason_for
 from sandboxrun.settle.stopping import until_stopped
 from sandboxrun.settle.usage import usage_of
 from sandboxrun.settle.verdict import Ending, Verdict, settle
-from sandboxrun.model.environment import command_environment
-from sandboxrun.workspace.volumes import Workspaces, ownership_tar
+from sandboxrun.workspace.volumes import Mounted, Workspaces, ownership_tar
 
 BACKSTOP_SECONDS = 30.0
 """How much later than ours the init's own deadline is; it matters only if we die."""
@@ -117,39 +117,22 @@ async def _run(
     start_clock: Callable[[float], None],
 ) -> None:
     stage = progress.timings.stage
-    request = job.request
     with stage("image"):
-        progress.image = await _image(tools.engine, job.image)
+        progress.image = image = await _image(tools.engine, job.image)
     # 5 snapshot: the workspace as it is mounted.
     with stage("workspace"):
-        owner = str(tools.audit.store.owner)
         mounted = await owned.enter_async_context(
-            tools.workspaces.mounted(request.workspace, owner)
+            tools.workspaces.mounted(job.request.workspace, _owner(tools))
         )
     # 6 intent: written and on the disk before anything starts.
     with stage("intent"):
-        await tools.audit.intent(intent_of(job, tools.audit, image=progress.image.id))
+        await tools.audit.intent(intent_of(job, tools.audit, image=image.id))
         progress.intended = True
     # 7 launch: a pure spec, a container of its own, and its posture compared before trust.
     with stage("create"):
-        spec = harden(
-            LaunchPlan(
-                name=f"sandboxrun-{job.run_id}",
-                engine=tools.info,
-                image=progress.image,
-                limits=job.limits,
-                uid=mounted.uid,
-                workspace=mounted.volume,
-                read_only=False,
-                init=await tools.init.volume(progress.image.id),
-                labels=_labels(job, tools, owner),
-                runtime=job.runtime,
-            )
-        )
+        spec = harden(await _plan(job, tools, image, mounted))
         sandbox = await owned.enter_async_context(open_sandbox(tools.engine, spec))
-        await tools.engine.put_archive(
-            sandbox.container, "/workspace", ownership_tar(mounted.uid)
-        )
+        await tools.engine.put_archive(sandbox.container, "/workspace", ownership_tar(mounted.uid))
     progress.sandbox = sandbox
     with stage("start"):
         require(promised_posture(spec, tools.info), await sandbox.start())
@@ -158,13 +141,21 @@ async def _run(
     progress.sent_at = time.monotonic()
     start_clock(job.timeout_seconds)
     with stage("run"):
-        async with anyio.create_task_group() as group:
-            group.start_soon(job.log.complete_events)
-            try:
-                await sandbox.run(_init_request(job, tools, progress.image), request.stdin, _sink(job))
-            except SandboxrunError as fault:
-                progress.fault = fault
-            group.cancel_scope.cancel()
+        progress.fault = await _capture(job, tools, sandbox, image)
+
+
+async def _capture(
+    job: Job, tools: Tools, sandbox: Sandbox, image: ImageInfo
+) -> SandboxrunError | None:
+    fault: SandboxrunError | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(job.log.complete_events)
+        try:
+            await sandbox.run(_init_request(job, tools, image), job.request.stdin, _sink(job))
+        except SandboxrunError as error:
+            fault = error
+        group.cancel_scope.cancel()
+    return fault
 
 
 async def _conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
@@ -260,13 +251,28 @@ def _init_request(job: Job, tools: Tools, image: ImageInfo) -> InitRequest:
     )
 
 
-def _labels(job: Job, tools: Tools, owner: str) -> tuple[tuple[str, str], ...]:
-    return (
-        (labels.INSTALLATION, tools.installation),
-        (labels.ROLE, labels.ROLE_RUN),
-        (labels.RUN, job.run_id),
-        (labels.OWNER, owner),
+async def _plan(job: Job, tools: Tools, image: ImageInfo, mounted: Mounted) -> LaunchPlan:
+    return LaunchPlan(
+        name=f"sandboxrun-{job.run_id}",
+        engine=tools.info,
+        image=image,
+        limits=job.limits,
+        uid=mounted.uid,
+        workspace=mounted.volume,
+        read_only=False,
+        init=await tools.init.volume(image.id),
+        labels=(
+            (labels.INSTALLATION, tools.installation),
+            (labels.ROLE, labels.ROLE_RUN),
+            (labels.RUN, job.run_id),
+            (labels.OWNER, _owner(tools)),
+        ),
+        runtime=job.runtime,
     )
+
+
+def _owner(tools: Tools) -> str:
+    return str(tools.audit.store.owner)
 
 
 def _sink(job: Job) -> Callable[[Output], None]:

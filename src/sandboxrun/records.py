@@ -88,5 +88,3 @@ def receipt_of(job: Recorded, outcome: Outcome, *, started: bool) -> Receipt:
         output_bytes=job.log.output_bytes,
         outcome=sha256(outcome.model_dump_json().encode()),
     )
-
-

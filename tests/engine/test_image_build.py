@@ -19,8 +19,8 @@ import anyio
 import docker
 import docker.errors
 import pytest
-from sandboxrun.engine.docker import connect
 
+from sandboxrun.engine.docker import connect
 from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.errors import ImageBuildError
 from sandboxrun.image.apt_host import read_host_apt

@@ -31,8 +31,8 @@ from init_process import (
 
 from sandboxrun.init.posture import Posture
 from sandboxrun.init.records import ExitKind
-from sandboxrun.init.request import Ordering
 from sandboxrun.init.session import PostureReceived
+from sandboxrun.model.ordering import Ordering
 
 ENGINE = os.environ.get("SANDBOXRUN_TEST_ENGINE")
 IMAGE = os.environ.get("SANDBOXRUN_TEST_IMAGE")

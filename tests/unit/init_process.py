@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from sandboxrun.init.records import ExitKind, ExitRecord
-from sandboxrun.init.request import InitRequest, Ordering
+from sandboxrun.init.request import InitRequest
 from sandboxrun.init.session import (
     End,
     EndReason,
@@ -29,6 +29,7 @@ from sandboxrun.init.session import (
     Output,
     PostureReceived,
 )
+from sandboxrun.model.ordering import Ordering
 
 ROOT = Path(__file__).parents[2]
 UID = 2_000_001

@@ -9,7 +9,7 @@ import pytest
 from init_process import ROOT, built_init, exact_order, needs_namespaces, run_in_init
 
 from sandboxrun.init.records import ExitKind
-from sandboxrun.init.request import Ordering
+from sandboxrun.model.ordering import Ordering
 
 pytestmark = needs_namespaces
 ATTACKS = (ROOT / "tests" / "unit" / "init_attacks.py").read_text()

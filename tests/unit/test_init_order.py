@@ -20,7 +20,7 @@ from init_process import (
     run_in_init,
 )
 
-from sandboxrun.init.request import Ordering
+from sandboxrun.model.ordering import Ordering
 
 pytestmark = [needs_namespaces, exact_order]
 NUMBERS = 10_000

@@ -26,9 +26,10 @@ from init_process import (
 from sandboxrun.errors import ProtocolError
 from sandboxrun.init.frames import FrameType, encode_frame
 from sandboxrun.init.records import ExitKind
-from sandboxrun.init.request import InitRequest, Ordering, encode_request_blob
+from sandboxrun.init.request import InitRequest, encode_request_blob
 from sandboxrun.init.sections import encode_sections
 from sandboxrun.init.session import EndReason, PostureReceived
+from sandboxrun.model.ordering import Ordering
 
 pytestmark = needs_namespaces
 SIMPLE = InitRequest(script=b"echo ran", env=ENV, cwd=b"/", deadline_ms=30_000)

@@ -15,7 +15,8 @@ from sandboxrun.engine.protocol import EngineInfo
 from sandboxrun.engine.spec import ContainerSpec
 from sandboxrun.init.frames import MAX_FROM_INIT, TO_INIT, FrameDecoder, FrameType, encode_frame
 from sandboxrun.init.records import ExitKind, ExitRecord, encode_exit_record
-from sandboxrun.init.request import InitRequest, Ordering, decode_request_blob
+from sandboxrun.init.request import InitRequest, decode_request_blob
+from sandboxrun.model.ordering import Ordering
 
 SUCCESS: Final = ExitRecord(
     kind=ExitKind.EXITED,

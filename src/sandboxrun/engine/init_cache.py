@@ -20,7 +20,9 @@ class InitInstallation:
     again. Containers mount it read-only, so only the engine's owner can change its content.
     """
 
-    def __init__(self, engine: Engine, info: EngineInfo, directory: Path, installation: str) -> None:
+    def __init__(
+        self, engine: Engine, info: EngineInfo, directory: Path, installation: str
+    ) -> None:
         self._engine = engine
         self._info = info
         self._path = directory / f"init-{info.kind.value}.json"

@@ -93,6 +93,7 @@ class Sandbox:
         Returns the engine's state of the ended container, or None when it knows none or does not
         answer. Bounded by the constants above; shielded, so cancelling waits for it.
         """
+        state: ContainerState | None = None
         with anyio.CancelScope(shield=True):
             if self.record is None:
                 # Both at once: engines do not answer a kill while nobody reads the attach stream.
@@ -100,10 +101,15 @@ class Sandbox:
                     group.start_soon(self._drain_rest, sink)
                     await self._kill()
             self._attachment.close()
-            try:
-                return await self._engine.wait_ended(self.container, timeout_seconds=END_SECONDS)
-            except EngineError:
-                return None
+            state = await self._ended()
+        return state
+
+    async def _ended(self) -> ContainerState | None:
+        try:
+            return await self._engine.wait_ended(self.container, timeout_seconds=END_SECONDS)
+        except EngineError:
+            # An engine that does not say is part of the verdict: nothing is known.
+            return None
 
     async def _kill(self) -> None:
         with anyio.move_on_after(KILL_SECONDS):

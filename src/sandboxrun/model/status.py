@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import assert_never
+from types import MappingProxyType
+from typing import Final
 
 from sandboxrun.model.signals import signal_number
 
@@ -37,29 +38,33 @@ class Status(StrEnum):
     """The process that owned the run died before it was settled."""
 
 
-def exit_status(status: Status, exit_code: int | None, signal: str | None) -> int:  # noqa: PLR0911 - one return a word
+_FAULT: Final = 125
+_SIGNAL_BASE: Final = 128
+_EXIT_STATUS: Final = MappingProxyType(
+    {
+        Status.SUCCEEDED: 0,
+        Status.FAILED: None,
+        Status.COMMAND_NOT_FOUND: 127,
+        Status.NOT_EXECUTABLE: 126,
+        Status.SIGNALED: None,
+        Status.TIMED_OUT: 124,
+        Status.CANCELLED: 130,
+        Status.OUT_OF_MEMORY: 137,
+        Status.IMAGE_UNUSABLE: _FAULT,
+        Status.INVALID_CWD: _FAULT,
+        Status.ENGINE_FAILED: _FAULT,
+        Status.LOST: 121,
+    }
+)
+"""None: the command's own."""
+
+
+def exit_status(status: Status, exit_code: int | None, signal: str | None) -> int:
     """Return the exit status of `sandboxrun exec` for an outcome (0 to 255)."""
-    match status:
-        case Status.SUCCEEDED:
-            return 0
-        case Status.FAILED:
-            return 125 if exit_code is None else exit_code
-        case Status.COMMAND_NOT_FOUND:
-            return 127
-        case Status.NOT_EXECUTABLE:
-            return 126
-        case Status.SIGNALED:
-            number = signal_number(signal)
-            return 125 if number is None else 128 + number
-        case Status.TIMED_OUT:
-            return 124
-        case Status.CANCELLED:
-            return 130
-        case Status.OUT_OF_MEMORY:
-            return 137
-        case Status.IMAGE_UNUSABLE | Status.INVALID_CWD | Status.ENGINE_FAILED:
-            return 125
-        case Status.LOST:
-            return 121
-        case _:
-            assert_never(status)
+    fixed = _EXIT_STATUS[status]
+    if fixed is not None:
+        return fixed
+    number = signal_number(signal)
+    if status is Status.SIGNALED and number is not None:
+        return _SIGNAL_BASE + number
+    return _FAULT if exit_code is None else exit_code

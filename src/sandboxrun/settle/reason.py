@@ -11,8 +11,13 @@ from sandboxrun.model.status import Status
 from sandboxrun.model.text import escaped
 from sandboxrun.settle.verdict import Verdict
 
+LOST = (
+    "The process that owned this run died before it was settled; the container was removed. What "
+    "the command did until then is not known. Look before running it again."
+)
 
-def reason_for(  # noqa: PLR0911 - one sentence a status
+
+def reason_for(  # noqa: C901, PLR0911 - one sentence a status
     verdict: Verdict, *, limits: Limits, timeout_seconds: float, oom_kills: int | None, cwd: bytes
 ) -> str:
     """Return the sentence for ``verdict``."""
@@ -58,10 +63,7 @@ def reason_for(  # noqa: PLR0911 - one sentence a status
                 f"{_because(verdict.errno)}; nothing was run. Create it first, or name another."
             )
         case Status.LOST:
-            return (
-                "The process that owned this run died before it was settled; the container was "
-                "removed. What the command did until then is not known. Look before running it again."
-            )
+            return LOST
         case _:
             assert_never(verdict.status)
 

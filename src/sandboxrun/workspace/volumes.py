@@ -72,7 +72,7 @@ class Workspaces:
         """
         if await self._find(name) is not None:
             raise UsageError(f"Workspace {name!r} exists already.", advice="Choose another name.")
-        tags = self._tags(labels.ROLE_WORKSPACE) + ((labels.WORKSPACE, name),)
+        tags = (*self._tags(labels.ROLE_WORKSPACE), (labels.WORKSPACE, name))
         return _workspace(await self._engine.create_volume(VolumeSpec(new_id("ws"), tags)))
 
     async def show(self, name: str) -> Workspace:
@@ -110,7 +110,7 @@ class Workspaces:
             yield Mounted(workspace.volume, workspace.uid)
             return
         volume = new_id("tmp")
-        tags = self._tags(labels.ROLE_THROWAWAY) + ((labels.OWNER, owner),)
+        tags = (*self._tags(labels.ROLE_THROWAWAY), (labels.OWNER, owner))
         try:
             await self._engine.create_volume(VolumeSpec(volume, tags))
             yield Mounted(volume, uid_of(volume))

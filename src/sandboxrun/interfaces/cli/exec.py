@@ -105,8 +105,7 @@ async def _run(settings: Settings, request: Request, mode: Mode) -> Outcome:
     async with Runner.open(settings) as runner:
         run = await runner.start(request)
         async with cancel_on_signal(run):
-            await follow(run, mode)
-            return await run.outcome()
+            return await follow(run, mode)
 
 
 def _environment(pairs: Sequence[str]) -> dict[str, str]:

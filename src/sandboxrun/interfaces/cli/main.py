@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from sandboxrun.errors import SandboxrunError
-from sandboxrun.interfaces.cli import engine, exec as exec_module, image, runs, workspace
+from sandboxrun.interfaces.cli import audit, engine, image, runs, workspace
+from sandboxrun.interfaces.cli import exec as exec_module
+from sandboxrun.interfaces.cli.gc import gc_command
 
 app = typer.Typer(
     name="sandboxrun",
@@ -24,6 +26,8 @@ app.add_typer(engine.app, name="engine")
 app.add_typer(image.app, name="image")
 app.add_typer(workspace.app, name="workspace")
 app.add_typer(runs.app, name="runs")
+app.add_typer(audit.app, name="audit")
+app.command("gc")(gc_command)
 
 
 def _show_version(asked: bool) -> None:

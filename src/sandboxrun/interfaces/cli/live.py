@@ -1,0 +1,107 @@
+"""Show a run while it goes on: its streams, its events, or only its outcome."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import aclosing
+from enum import StrEnum, auto
+from typing import assert_never
+
+import anyio.to_thread
+
+from sandboxrun.model.event import Event, Output, event_json
+from sandboxrun.model.outcome import Outcome
+from sandboxrun.model.status import Status
+from sandboxrun.output.escape import TerminalEscaper, escape
+from sandboxrun.runner import Run
+
+_QUIET = frozenset({Status.SUCCEEDED, Status.FAILED})
+
+
+class Mode(StrEnum):
+    """What is printed."""
+
+    STREAMS = auto()
+    """The command's stdout and stderr, on ours."""
+    EVENTS = auto()
+    """Events, as JSON Lines."""
+    OUTCOME = auto()
+    """The outcome, as one JSON object."""
+
+
+class _Stream:
+    """One of our own streams. A terminal gets control sequences escaped, a pipe the exact bytes."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._escaper = TerminalEscaper() if os.isatty(descriptor) else None
+
+    def write(self, data: bytes) -> None:
+        if self._escaper is not None:
+            data = self._escaper.feed(data).encode()
+        self._write_all(data)
+
+    def finish(self) -> None:
+        if self._escaper is not None:
+            self._write_all(self._escaper.finish().encode())
+
+    def _write_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+
+async def follow(run: Run, mode: Mode) -> Outcome:
+    """Print ``run`` in ``mode`` until it is settled and return its outcome.
+
+    A reader that goes away (a closed pipe) cancels the run. Cancelling leaves the run going on.
+    """
+    try:
+        match mode:
+            case Mode.STREAMS:
+                await _streams(run)
+                return await _explained(run)
+            case Mode.EVENTS:
+                await _events(run)
+                return await run.outcome()
+            case Mode.OUTCOME:
+                outcome = await run.outcome()
+                sys.stdout.write(outcome.model_dump_json() + "\n")
+                sys.stdout.flush()
+                return outcome
+            case _:
+                assert_never(mode)
+    except BrokenPipeError:
+        await run.cancel()
+        raise
+
+
+async def _streams(run: Run) -> None:
+    ours = {"stdout": _Stream(1), "stderr": _Stream(2)}
+    async with aclosing(run.events()) as events:
+        async for event in events:
+            if isinstance(event, Output):
+                # In a thread: a reader of ours may be slow, and the run must not wait for it.
+                await anyio.to_thread.run_sync(ours[event.stream].write, event.data)
+    for stream in ours.values():
+        stream.finish()
+
+
+async def _events(run: Run) -> None:
+    async with aclosing(run.events()) as events:
+        async for event in events:
+            await anyio.to_thread.run_sync(_print_event, event)
+
+
+def _print_event(event: Event) -> None:
+    sys.stdout.write(event_json(event) + "\n")
+    sys.stdout.flush()
+
+
+async def _explained(run: Run) -> Outcome:
+    """Say on stderr what the command's own output cannot: why it was ended."""
+    outcome = await run.outcome()
+    if outcome.status not in _QUIET:
+        sys.stderr.write(f"sandboxrun: {escape(outcome.reason)}\n")
+    return outcome
