@@ -51,7 +51,9 @@ class UnknownWorkspaceError(UsageError):
     """The named workspace does not exist."""
 
     code = "unknown_workspace"
-    default_advice = "`sandboxrun workspace list` shows those that exist; `workspace create` adds one."
+    default_advice = (
+        "`sandboxrun workspace list` shows those that exist; `workspace create` adds one."
+    )
 
 
 class UnknownRunError(UsageError):
@@ -108,21 +110,27 @@ class ImageUnusableError(SandboxrunError):
     """The image is missing, or commands cannot run in it."""
 
     code = "image_unusable"
-    default_advice = "`sandboxrun image build` makes the workspace image; `image check` says what one lacks."
+    default_advice = (
+        "`sandboxrun image build` makes the workspace image; `image check` says what one lacks."
+    )
 
 
 class ProtocolError(SandboxrunError):
     """The init inside the container sent something that is not the protocol."""
 
     code = "protocol"
-    default_advice = "The run cannot be trusted and was ended. Run the command again; report it if it recurs."
+    default_advice = (
+        "The run cannot be trusted and was ended. Run the command again; report it if it recurs."
+    )
 
 
 class PostureError(SandboxrunError):
     """The container is less confined than promised; the command was not sent."""
 
     code = "posture"
-    default_advice = "The engine dropped a promised limit. `sandboxrun doctor` names it and the fix."
+    default_advice = (
+        "The engine dropped a promised limit. `sandboxrun doctor` names it and the fix."
+    )
 
 
 class StateError(SandboxrunError):

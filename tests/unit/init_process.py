@@ -150,8 +150,8 @@ class InitProcess:
         return bool(data)
 
 
-def build_init(directory: Path, *options: str) -> Path:
-    binary = directory / "init"
+def build_init(directory: Path, *options: str, name: str = "init") -> Path:
+    binary = directory / name
     command = ["make", "-s", "-C", str(ROOT / "images" / "init"), f"OUT={binary}", *options]
     subprocess.run(command, check=True)
     return binary

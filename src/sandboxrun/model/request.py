@@ -58,7 +58,9 @@ class Request(BaseModel):
         if b"\0" in command:
             raise ValueError("the command contains a NUL byte, which no process can receive")
         if len(command) > MAX_COMMAND_BYTES:
-            raise ValueError(f"the command has {len(command)} bytes; at most {MAX_COMMAND_BYTES} fit")
+            raise ValueError(
+                f"the command has {len(command)} bytes; at most {MAX_COMMAND_BYTES} fit"
+            )
         return command
 
     @field_validator("argv")

@@ -20,9 +20,8 @@ def reason_for(  # noqa: PLR0911 - one sentence a status
         case Status.SUCCEEDED:
             return "The command exited with 0." + _children(oom_kills, limits)
         case Status.FAILED:
-            return (
-                f"The command exited with {verdict.exit_code}; its output says why."
-                + _children(oom_kills, limits)
+            return f"The command exited with {verdict.exit_code}; its output says why." + _children(
+                oom_kills, limits
             )
         case Status.COMMAND_NOT_FOUND:
             return (

@@ -120,7 +120,5 @@ def _exec_failed(record: ExitRecord, *, shell: bool) -> Verdict:
         fault = ImageUnusableError("The image has no bash, and a shell command needs one.")
         return Verdict(status=Status.IMAGE_UNUSABLE, fault=fault, errno=record.errno)
     if record.errno in _MISSING_ERRNOS:
-        return Verdict(
-            status=Status.COMMAND_NOT_FOUND, exit_code=_NOT_FOUND, errno=record.errno
-        )
+        return Verdict(status=Status.COMMAND_NOT_FOUND, exit_code=_NOT_FOUND, errno=record.errno)
     return Verdict(status=Status.NOT_EXECUTABLE, exit_code=_NOT_EXECUTABLE, errno=record.errno)

@@ -130,5 +130,3 @@ def _limits(
     }
     given = {name: value for name, value in asked.items() if value is not None}
     return Limits.model_validate(base.model_dump() | given) if given else base
-
-
