@@ -1,7 +1,9 @@
 #include "guard.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,16 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* aarch64 decides about the restart before it asks the tracer. */
-#if defined(__x86_64__)
-#define CAN_RESTART 1
-#else
-#define CAN_RESTART 0
-#endif
-
 enum {
     MAX_PASSES = 64, /* over a process that makes threads while it is being attached */
     MAX_KNOWN = 4096,
+    MAX_DEFERRED = 1024, /* a signal beyond is delivered at once */
     OPTIONS = PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL,
     ERESTARTSYS = 512,    /* kernel-internal: restart, unless a handler lacks SA_RESTART */
     ERESTARTNOINTR = 513, /* kernel-internal: restart after any handler */
@@ -38,12 +34,6 @@ static atomic_int known[MAX_KNOWN];
 static void remember(pid_t thread)
 {
     atomic_store(&known[thread % MAX_KNOWN], thread);
-}
-
-void guard_forget(pid_t thread)
-{
-    int expected = thread;
-    atomic_compare_exchange_strong(&known[thread % MAX_KNOWN], &expected, 0);
 }
 
 /* The beginning of the kernel's struct sigaction, the same on x86_64 and aarch64. */
@@ -113,8 +103,6 @@ bool guard_attach(const struct guard_request *request)
     char path[64];
     struct stat threads;
     long options = OPTIONS | (request->follow_forks ? PTRACE_O_TRACEFORK : 0);
-    if (!CAN_RESTART)
-        return false;
     if (!seize(request->thread, options))
         return errno == ESRCH || is_ours(request->thread);
     snprintf(path, sizeof path, "/proc/%d/task", request->thread);
@@ -130,19 +118,52 @@ bool guard_attach(const struct guard_request *request)
     return passes < MAX_PASSES;
 }
 
-#if CAN_RESTART
-static bool is_notified(const struct user_regs_struct *regs)
+/* The system call a thread in a signal stop was in, or is about to make. */
+struct call {
+    uint64_t number;
+    uint64_t arguments[3];
+};
+
+#if defined(__x86_64__)
+static bool interrupted_call(pid_t thread, struct call *call)
 {
-    switch (regs->orig_rax) {
+    struct user_regs_struct regs;
+    if (ptrace(PTRACE_GETREGS, thread, NULL, &regs) || (int64_t)regs.rax != -ERESTARTSYS)
+        return false;
+    *call = (struct call){regs.orig_rax, {regs.rdi, regs.rsi, regs.rdx}};
+    return true;
+}
+#else
+/* The kernel has already gone back to the `svc #0` that makes the call again. */
+static bool interrupted_call(pid_t thread, struct call *call)
+{
+    enum { SVC_0 = 0xd4000001 };
+    struct user_regs_struct regs;
+    struct iovec all = {&regs, sizeof regs};
+    if (ptrace(PTRACE_GETREGSET, thread, (void *)NT_PRSTATUS, &all))
+        return false;
+    if ((uint32_t)ptrace(PTRACE_PEEKTEXT, thread, (void *)regs.pc, NULL) != SVC_0)
+        return false;
+    *call = (struct call){regs.regs[8], {regs.regs[0], regs.regs[1], regs.regs[2]}};
+    return true;
+}
+#endif
+
+static bool is_notified(const struct call *call)
+{
+    uint32_t first = (uint32_t)call->arguments[0], second = (uint32_t)call->arguments[1];
+    switch (call->number) {
     case SYS_write:
     case SYS_writev:
     case SYS_sendfile:
-        return (uint32_t)regs->rdi == STDERR_FILENO;
+        return first == STDERR_FILENO;
     case SYS_splice:
-        return (uint32_t)regs->rdx == STDERR_FILENO;
+        return (uint32_t)call->arguments[2] == STDERR_FILENO;
+#ifdef SYS_dup2
     case SYS_dup2:
+#endif
     case SYS_dup3:
-        return (uint32_t)regs->rsi == STDOUT_FILENO || (uint32_t)regs->rsi == STDERR_FILENO;
+        return second == STDOUT_FILENO || second == STDERR_FILENO;
     case SYS_rt_sigaction:
         return true;
     default:
@@ -150,21 +171,79 @@ static bool is_notified(const struct user_regs_struct *regs)
     }
 }
 
-static void restart_notified_call(pid_t thread)
+#if defined(__x86_64__) && !defined(GUARD_DEFERS)
+/* Has the call made again after the handler, whatever the handler's flags. */
+static bool restart(pid_t thread, int number)
 {
-    struct user_regs_struct regs;
-    if (ptrace(PTRACE_GETREGS, thread, NULL, &regs))
-        return; /* killed meanwhile */
-    if ((int64_t)regs.rax == -ERESTARTSYS && is_notified(&regs))
-        ptrace(PTRACE_POKEUSER, thread, offsetof(struct user_regs_struct, rax),
-               -(long)ERESTARTNOINTR);
+    (void)number;
+    ptrace(PTRACE_POKEUSER, thread, offsetof(struct user_regs_struct, rax), -(long)ERESTARTNOINTR);
+    return true;
 }
-#else
-static void restart_notified_call(pid_t thread)
+
+void guard_send_deferred(pid_t thread)
 {
     (void)thread;
 }
+
+static void drop_deferred(pid_t thread)
+{
+    (void)thread;
+}
+#else
+/* aarch64 has decided about the restart before it asks the tracer. So the signal is kept back: with
+ * none, the call is made again at once, and when its notification has been received, after which
+ * signals no longer interrupt it, the signal is sent again (its siginfo then is that of tkill). */
+static struct {
+    pthread_mutex_t lock;
+    size_t count;
+    struct {
+        pid_t thread;
+        int number;
+    } signals[MAX_DEFERRED];
+} deferred = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool restart(pid_t thread, int number)
+{
+    pthread_mutex_lock(&deferred.lock);
+    bool room = deferred.count < MAX_DEFERRED;
+    if (room) {
+        deferred.signals[deferred.count].thread = thread;
+        deferred.signals[deferred.count++].number = number;
+    }
+    pthread_mutex_unlock(&deferred.lock);
+    return !room;
+}
+
+static void take_deferred(pid_t thread, bool send)
+{
+    pthread_mutex_lock(&deferred.lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < deferred.count; i++)
+        if (deferred.signals[i].thread != thread)
+            deferred.signals[kept++] = deferred.signals[i];
+        else if (send)
+            syscall(SYS_tkill, thread, deferred.signals[i].number);
+    deferred.count = kept;
+    pthread_mutex_unlock(&deferred.lock);
+}
+
+void guard_send_deferred(pid_t thread)
+{
+    take_deferred(thread, true);
+}
+
+static void drop_deferred(pid_t thread)
+{
+    take_deferred(thread, false);
+}
 #endif
+
+void guard_forget(pid_t thread)
+{
+    int expected = thread;
+    atomic_compare_exchange_strong(&known[thread % MAX_KNOWN], &expected, 0);
+    drop_deferred(thread);
+}
 
 void guard_continue(pid_t thread, int status)
 {
@@ -178,7 +257,9 @@ void guard_continue(pid_t thread, int status)
         remember(thread);
         ptrace(PTRACE_CONT, thread, NULL, 0L);
     } else {
-        restart_notified_call(thread);
+        struct call call;
+        if (interrupted_call(thread, &call) && is_notified(&call) && !restart(thread, number))
+            number = 0;
         ptrace(PTRACE_CONT, thread, NULL, (long)number);
     }
 }

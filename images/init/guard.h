@@ -29,6 +29,8 @@ bool guard_needed(const struct seccomp_notif *notification, struct guard_request
 bool guard_attach(const struct guard_request *request);
 /* Main thread only: lets a traced thread go on that has stopped with this wait status. */
 void guard_continue(pid_t thread, int status);
+/* A notification of this thread has been received: signals kept back for it may come now. */
+void guard_send_deferred(pid_t thread);
 /* Main thread only: the thread has ended. */
 void guard_forget(pid_t thread);
 

@@ -28,10 +28,11 @@ enum {
     QUEUE_BYTES = MAX_POSTURE + 128 * 1024,
     OUTPUT_HIGH = 512 * 1024,    /* no more is read from the child while this much is queued */
     STDIN_BUFFER = 64 * 1024,
-    THREAD_STACK = 64 * 1024,
+    THREAD_STACK = 256 * 1024, /* more than any C library's minimum */
     MAX_INIT_TIDS = 4,
     MAX_WAITING = 8192,          /* notifications held while the host does not read */
     REAP_BATCH = 256,            /* zombies reaped before output is looked at again */
+    KILL_AGAIN_MS = 10,
     KILL_BOUND_MS = 5000,        /* for what was killed to be gone */
     DEADLINE_GRACE_MS = 1000,    /* for output and record to leave after the deadline */
     DEFAULT_MAX_IDLE_MS = 600000,

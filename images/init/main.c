@@ -78,8 +78,9 @@ static void start_threads(struct init *init)
         init->ids.ids[init->ids.count++] = (uint32_t)group;
 }
 
-/* One round of the relay; what must be waited for goes into the five polled descriptors. */
-static void relay_round(struct init *init, struct pollfd fds[5])
+/* One round of the relay; what it must wait for goes into the first three polled descriptors.
+ * Returns whether everybody is gone and nothing is left to be relayed. */
+static bool relay_round(struct init *init, struct pollfd fds[3])
 {
     struct relay *relay = &init->relay;
     pthread_mutex_lock(&relay->lock);
@@ -97,7 +98,9 @@ static void relay_round(struct init *init, struct pollfd fds[5])
     fds[1] = (struct pollfd){.fd = room ? relay->output.fd : -1, .events = POLLIN};
     fds[2] = (struct pollfd){.fd = queue_used(&relay->queue) ? STDOUT_FILENO : -1,
                              .events = POLLOUT};
+    bool done = init->killed && relay_is_drained(relay);
     pthread_mutex_unlock(&relay->lock);
+    return done;
 }
 
 static void clear_wake(int wake)
@@ -110,10 +113,8 @@ static void clear_wake(int wake)
 static void relay_until_gone(struct init *init)
 {
     struct pollfd fds[7] = {0};
-    bool killed = false;
     for (;;) {
-        relay_round(init, fds);
-        if (killed && relay_is_drained(&init->relay))
+        if (relay_round(init, fds))
             return;
         fds[3] = (struct pollfd){.fd = init->signals, .events = POLLIN};
         fds[4] = (struct pollfd){.fd = init->relay.wake, .events = POLLIN};
@@ -132,11 +133,11 @@ static void relay_until_gone(struct init *init)
             on_input(init, &fds[5], &fds[6]);
         if (fds[3].revents || init->reap_again)
             reap(init);
-        if (init->child_gone && !killed) {
+        if (init->child_gone && !init->killed) {
             init->ending.leftover = kill_rest(init);
             init->input.ended = true;
             close_fd(&init->child.input);
-            killed = true;
+            init->killed = true;
         }
     }
 }

@@ -119,21 +119,6 @@ static bool nobody_left(int listener)
     return poll(&poll_listener, 1, 0) == 1 && (poll_listener.revents & POLLHUP);
 }
 
-static void take(struct relay *relay, const struct seccomp_notif *notification)
-{
-    if (notification->data.nr != SYS_rt_sigaction) {
-        relay->notifications++;
-        relay->waiting[relay->waiting_count++] = notification->id;
-        relay_pull(relay);
-        wake_main(relay);
-    } else if (guard_needed(notification, &relay->guards[relay->guard_count])) {
-        relay->guard_count++;
-        wake_main(relay);
-    } else {
-        let_go(relay, notification->id);
-    }
-}
-
 /* Thousands of callers are waiting because the host does not read: receive no more for now. */
 static void wait_for_room(struct relay *relay)
 {
@@ -143,6 +128,29 @@ static void wait_for_room(struct relay *relay)
         nanosleep(&moment, NULL);
         pthread_mutex_lock(&relay->lock);
     }
+}
+
+static void take(struct relay *relay, const struct seccomp_notif *notification)
+{
+    guard_send_deferred((pid_t)notification->pid);
+    if (notification->data.nr == SYS_rt_sigaction) {
+        struct guard_request request;
+        /* Without the lock: reading another process's memory may have to wait for it. */
+        if (!guard_needed(notification, &request)) {
+            let_go(relay, notification->id);
+            return;
+        }
+        pthread_mutex_lock(&relay->lock);
+        relay->guards[relay->guard_count++] = request;
+    } else {
+        pthread_mutex_lock(&relay->lock);
+        relay->notifications++;
+        relay->waiting[relay->waiting_count++] = notification->id;
+        relay_pull(relay);
+    }
+    wake_main(relay);
+    wait_for_room(relay);
+    pthread_mutex_unlock(&relay->lock);
 }
 
 void relay_guard(struct relay *relay)
@@ -172,12 +180,12 @@ void relay_listen(struct relay *relay)
             broken();
         if (failed == ENOENT && nobody_left(relay->listener))
             return;
-        pthread_mutex_lock(&relay->lock);
-        if (failed == ENOENT)
-            relay->cancelled++; /* a signal interrupted the caller before we were here */
-        if (!failed)
+        if (failed == ENOENT) { /* a signal interrupted the caller before we were here */
+            pthread_mutex_lock(&relay->lock);
+            relay->cancelled++;
+            pthread_mutex_unlock(&relay->lock);
+        } else if (!failed) {
             take(relay, &received.notification);
-        wait_for_room(relay);
-        pthread_mutex_unlock(&relay->lock);
+        }
     }
 }

@@ -35,7 +35,9 @@ struct init {
     atomic_bool deadline_passed;
     int signals; /* signalfd of SIGCHLD */
     bool child_gone;
-    bool reap_again;
+    bool killed; /* and so has everybody else */
+    bool reap_again;  /* there may be more to reap at once */
+    bool nobody_left; /* no child is left */
     sem_t started, listen;
 };
 

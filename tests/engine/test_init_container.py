@@ -141,6 +141,17 @@ def test_exact_order_under_the_engines_own_filter(binary: Path, runtime: str) ->
     assert [int(line) for line in result.output.split()] == list(range(10_000))
 
 
+@exact_order
+def test_exact_order_loses_nothing_to_signals(binary: Path, runtime: str) -> None:
+    command = (
+        "trap : USR1; (while :; do kill -USR1 $$ || exit; done) & "
+        "for ((i = 0; i < 3000; i++)); do echo $i >&2; done"
+    )
+    result = _run(binary, runtime, command, exact=True)
+    assert result.stream("stderr").split() == [b"%d" % number for number in range(3000)]
+    assert result.record.unguarded == 0
+
+
 def test_out_of_memory_of_a_child_is_told_and_the_init_survives(binary: Path, runtime: str) -> None:
     result = _run(binary, runtime, "tail /dev/zero; echo $?")
     assert result.output.splitlines()[-1] == b"137"

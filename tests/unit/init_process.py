@@ -151,8 +151,8 @@ class InitProcess:
         return bool(data)
 
 
-def build_init(directory: Path, *options: str) -> Path:
-    binary = directory / "init"
+def build_init(directory: Path, *options: str, name: str = "init") -> Path:
+    binary = directory / name
     command = ["make", "-s", "-C", str(ROOT / "images" / "init"), f"OUT={binary}", *options]
     subprocess.run(command, check=True)
     return binary
@@ -160,10 +160,14 @@ def build_init(directory: Path, *options: str) -> Path:
 
 @contextmanager
 def built_init() -> Iterator[Path]:
-    """Yield a fresh binary that every user can execute."""
+    """Yield a binary that every user can execute: SANDBOXRUN_TEST_INIT, or a fresh one."""
+    given = os.environ.get("SANDBOXRUN_TEST_INIT")
     with tempfile.TemporaryDirectory() as directory:
         Path(directory).chmod(0o755)
-        yield build_init(Path(directory))
+        if given is not None:
+            yield Path(shutil.copy(given, Path(directory) / "init"))
+        else:
+            yield build_init(Path(directory))
 
 
 def in_namespace(binary: Path, *options: str, uid: int = UID) -> list[str | Path]:

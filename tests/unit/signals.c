@@ -13,7 +13,8 @@ enum { THREADS = 8 };
 
 static int lines, microseconds;
 static volatile sig_atomic_t ticks;
-static volatile int ready;
+static volatile int ready, stop;
+static int finished;
 static pthread_t threads[THREADS];
 
 static void handler(int number)
@@ -30,13 +31,16 @@ static void *writer(void *unused)
     for (int i = 0; i < lines; i++)
         if (write(2, "line\n", 5) != 5)
             exit(3);
+    __sync_add_and_fetch(&finished, 1);
+    while (!stop) /* its id must stay valid for pthread_kill */
+        usleep(1000);
     return NULL;
 }
 
 static void *sender(void *unused)
 {
     (void)unused;
-    for (;;) {
+    while (!stop) {
         for (int i = 0; i < THREADS; i++)
             pthread_kill(threads[i], SIGUSR1);
         usleep((useconds_t)microseconds);
@@ -71,9 +75,10 @@ int main(int argc, char **argv)
     sigaction(SIGUSR1, &action, NULL); /* after the threads: each of them must be guarded */
     ready = 1;
     pthread_create(&thread, NULL, sender, NULL);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL); /* ids stay valid for pthread_kill in glibc until here */
+    while (__sync_add_and_fetch(&finished, 0) < THREADS)
+        usleep(1000);
+    stop = 1;
+    pthread_join(thread, NULL);
     printf("%d\n", ticks > 0);
-    fflush(stdout);
-    _exit(0);
+    return 0;
 }

@@ -12,6 +12,7 @@ import pytest
 from init_process import (
     ROOT,
     Result,
+    build_init,
     built_init,
     exact_order,
     init_process,
@@ -163,6 +164,16 @@ def test_nothing_is_lost_to_signals(binary: Path, name: str) -> None:
         assert written == [b"line"] * lines
     else:
         assert written == [b"%d" % number for number in range(lines)]
+    assert result.code == 0
+
+
+@pytest.mark.parametrize("name", ["bash trap, 1 kHz", "bash trap, tight", "C threads"])
+def test_nothing_is_lost_the_way_aarch64_needs_it(binary: Path, name: str) -> None:
+    command, lines = LOSSES[name]
+    deferring = build_init(binary.parent, "CFLAGS=-O2 -DGUARD_DEFERS", name="deferring")
+    result = _run(deferring, command)
+    written = [line for line in result.stream("stderr").splitlines() if b"kill" not in line]
+    assert len(written) == lines
     assert result.code == 0
 
 

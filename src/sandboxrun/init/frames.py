@@ -95,7 +95,6 @@ class FrameDecoder:
     def __init__(self, limits: Mapping[FrameType, int] = FROM_INIT) -> None:
         self._limits = {int(frame_type): limit for frame_type, limit in limits.items()}
         self._pending = bytearray()
-        self._needed = HEADER_BYTES
         self._ended = False
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -104,26 +103,19 @@ class FrameDecoder:
         Raises `ProtocolError` for an unknown type, a reserved bit, an oversized payload, or
         anything after the last frame (exit record or fatal text).
         """
-        if self._pending:
-            self._pending += data
-            if len(self._pending) < self._needed:
-                return []
-            data = bytes(self._pending)
         frames: list[Frame] = []
-        position = 0
+        position = self._complete_pending(data, frames) if self._pending else 0
         while len(data) - position >= HEADER_BYTES:
             frame_type, length = self._header(data, position)
-            end = position + HEADER_BYTES + length
+            start, end = position + HEADER_BYTES, position + HEADER_BYTES + length
             if end > len(data):
-                self._needed = end - position
                 break
-            frames.append(Frame(frame_type, data[position + HEADER_BYTES : end]))
-            self._ended = frame_type in _LAST
+            self._add(frames, Frame(frame_type, data[start:end]))
             position = end
-            self._needed = HEADER_BYTES
         if self._ended and position < len(data):
             raise ProtocolError("The init sent something after its last frame.")
-        self._pending = bytearray(data[position:])
+        if position < len(data):
+            self._pending += data[position:]
         return frames
 
     def partial(self) -> Frame | None:
@@ -143,7 +135,28 @@ class FrameDecoder:
         if self._pending:
             raise ProtocolError("The init's stream ended in the middle of a frame.")
 
-    def _header(self, data: bytes, position: int) -> tuple[FrameType, int]:
+    def _complete_pending(self, data: bytes, frames: list[Frame]) -> int:
+        """Add to the unfinished frame what belongs to it; return how much that was."""
+        position = self._fill(data, 0, HEADER_BYTES)
+        if len(self._pending) < HEADER_BYTES:
+            return position
+        frame_type, length = self._header(self._pending, 0)
+        position = self._fill(data, position, HEADER_BYTES + length)
+        if len(self._pending) == HEADER_BYTES + length:
+            self._add(frames, Frame(frame_type, bytes(self._pending[HEADER_BYTES:])))
+            self._pending.clear()
+        return position
+
+    def _fill(self, data: bytes, position: int, size: int) -> int:
+        end = min(len(data), position + max(0, size - len(self._pending)))
+        self._pending += data[position:end]
+        return end
+
+    def _add(self, frames: list[Frame], frame: Frame) -> None:
+        frames.append(frame)
+        self._ended = frame.type in _LAST
+
+    def _header(self, data: bytes | bytearray, position: int) -> tuple[FrameType, int]:
         if self._ended:
             raise ProtocolError("The init sent something after its last frame.")
         raw_type, reserved, reserved_too, length = _HEADER.unpack_from(data, position)
