@@ -210,7 +210,9 @@ async def test_a_builder_that_fails_moves_no_tag_and_leaves_nothing(
 
 
 @NEEDS_ROOT
-@pytest.mark.parametrize("stage", [Stage.BASE, Stage.PACKAGES])
+@pytest.mark.parametrize(
+    ("stage", "anyio_backend"), [(Stage.BASE, "trio"), (Stage.PACKAGES, "asyncio")]
+)
 @pytest.mark.slow
 async def test_a_cancelled_build_leaves_no_process_mount_or_file(
     stage: Stage, tmp_path: Path, remove: contextlib.ExitStack
@@ -235,6 +237,7 @@ async def test_a_cancelled_build_leaves_no_process_mount_or_file(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @NEEDS_ROOT
 async def test_both_builders_make_the_same_image(
     tmp_path: Path, remove: contextlib.ExitStack
