@@ -89,6 +89,7 @@ def _spec(name: str, info: ImageInfo, labels: Sequence[tuple[str, str]]) -> Cont
         pids=8,
         shm_bytes=1024 * 1024,
         seccomp='{"defaultAction": "SCMP_ACT_ERRNO"}',
+        seccomp_file="",
         labels=tuple(labels),
     )
 
