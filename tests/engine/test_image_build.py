@@ -158,6 +158,7 @@ def remove() -> Iterator[contextlib.ExitStack]:
         yield stack
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_workspace_image_is_what_is_promised(tmp_path: Path) -> None:
     async with connected() as engine:
         await assert_is_workspace_image(engine, await workspace_image(engine, tmp_path))
