@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,12 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import docker
 import docker.errors
 import pytest
 
 from sandboxrun.engine.docker import connect
 from sandboxrun.engine.protocol import Engine, ImageInfo
+from subjects import engine_url
+
+from sandboxrun.config import DEFAULT_IMAGE
+from sandboxrun.engine.docker import connect
+from sandboxrun.engine.protocol import Engine, EngineKind, ImageInfo
 from sandboxrun.errors import ImageBuildError
 from sandboxrun.image.apt_host import read_host_apt
 from sandboxrun.image.build import (
@@ -42,8 +47,7 @@ from sandboxrun.image.tree import build_directory
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.uids import UID_COUNT, UID_FIRST
 
-URL = os.environ.get("SANDBOXRUN_TEST_ENGINE")
-TAG = os.environ.get("SANDBOXRUN_TEST_IMAGE", "sandboxrun/workspace:latest")
+TAG = DEFAULT_IMAGE
 LABELS = (("sandboxrun.test", "image"),)
 _TEST_TAGS = ("sandboxrun/test:debootstrap", "sandboxrun/test:dockerfile", "sandboxrun/test:base")
 _IMAGE_BYTES = 600_000_000
@@ -56,13 +60,12 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.engine,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(URL is None, reason="SANDBOXRUN_TEST_ENGINE names no engine"),
 ]
 
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[Engine]:
-    engine = await connect(str(URL))
+    engine = await connect(await anyio.to_thread.run_sync(engine_url, EngineKind.DOCKER))
     try:
         yield engine
     finally:
@@ -116,7 +119,7 @@ def removed_afterwards(*tags: str) -> Iterator[None]:
     try:
         yield
     finally:
-        client = docker.DockerClient(base_url=URL)
+        client = docker.DockerClient(base_url=engine_url(EngineKind.DOCKER))
         with contextlib.closing(client):
             for tag in tags:
                 with contextlib.suppress(docker.errors.ImageNotFound):
@@ -158,6 +161,7 @@ def remove() -> Iterator[contextlib.ExitStack]:
         yield stack
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_workspace_image_is_what_is_promised(tmp_path: Path) -> None:
     async with connected() as engine:
         await assert_is_workspace_image(engine, await workspace_image(engine, tmp_path))
@@ -210,7 +214,9 @@ async def test_a_builder_that_fails_moves_no_tag_and_leaves_nothing(
 
 
 @NEEDS_ROOT
-@pytest.mark.parametrize("stage", [Stage.BASE, Stage.PACKAGES])
+@pytest.mark.parametrize(
+    ("stage", "anyio_backend"), [(Stage.BASE, "trio"), (Stage.PACKAGES, "asyncio")]
+)
 @pytest.mark.slow
 async def test_a_cancelled_build_leaves_no_process_mount_or_file(
     stage: Stage, tmp_path: Path, remove: contextlib.ExitStack
@@ -235,6 +241,7 @@ async def test_a_cancelled_build_leaves_no_process_mount_or_file(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @NEEDS_ROOT
 async def test_both_builders_make_the_same_image(
     tmp_path: Path, remove: contextlib.ExitStack

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -100,10 +101,13 @@ async def build_image(
         seconds=BUILD_LINE_SECONDS,
         lane=Lane.BULK,
     )
-    async for line in transport.lines(call):
-        text = _log_line(call.what, line)
-        if text:
-            yield text
+    # A failed step raises here, in the middle of the answer: the connection must not wait for
+    # the garbage collector.
+    async with aclosing(transport.lines(call)) as lines:
+        async for line in lines:
+            text = _log_line(call.what, line)
+            if text:
+                yield text
 
 
 def _log_line(what: str, line: bytes) -> str:

@@ -7,7 +7,7 @@ its own timeout and its result is dropped.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, TypeVar
@@ -157,7 +157,7 @@ class Transport:
 
         return await self.on_thread(call, exchange)
 
-    async def lines(self, call: Call) -> AsyncIterator[bytes]:
+    async def lines(self, call: Call) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a streamed answer; ``call.seconds`` bounds the wait for each.
 
         Raises the fault of an error status. See `ask`.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any, TypeVar
 
 import anyio
+import anyio.to_thread
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from sandboxrun.config import Settings
-from sandboxrun.engine.protocol import ImageInfo
+from sandboxrun.engine.connect import open_engine
+from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.errors import ImageUnusableError, SandboxrunError
 from sandboxrun.image.build import (
     Builder,
@@ -40,9 +42,12 @@ from sandboxrun.image.recipe import (
     load_recipe,
 )
 from sandboxrun.image.requirements import Severity
+from sandboxrun.interfaces.cli.engine import search_of
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
 from sandboxrun.interfaces.cli.tables import print_table, printable
-from sandboxrun.runner import open_engine
+from sandboxrun.model import labels
+from sandboxrun.state.directory import StateDirectory
+from sandboxrun.state.owner import Owner
 
 app = typer.Typer(name="image", help="Images that commands run in.", no_args_is_help=True)
 
@@ -134,8 +139,27 @@ def check_command(
         raise typer.Exit(ImageUnusableError.exit_status)
 
 
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Engine]:
+    engine = await open_engine(search_of(settings))
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
+
+
+def _look_labels(settings: Settings) -> tuple[tuple[str, str], ...]:
+    with StateDirectory.open(settings.state_dir) as directory:
+        installation = directory.installation_id
+    return (
+        (labels.INSTALLATION, installation),
+        (labels.ROLE, labels.ROLE_LOOK),
+        (labels.OWNER, str(Owner.current())),
+    )
+
+
 async def _build(settings: Settings, order: BuildOrder, *, if_missing: bool) -> BuiltImage:
-    async with open_engine(settings) as engine:
+    async with _opened(settings) as engine:
         if if_missing:
             present = await present_image(engine, order.tag, order.recipe)
             if present is not None:
@@ -145,19 +169,20 @@ async def _build(settings: Settings, order: BuildOrder, *, if_missing: bool) -> 
 
 
 async def _listed(settings: Settings) -> list[dict[str, Any]]:
-    async with open_engine(settings) as engine:
+    async with _opened(settings) as engine:
         images = await engine.list_images({LABEL_KIND: KIND})
     current = load_recipe().digest
     return [_image_row(info, current) for info in images]
 
 
 async def _check(settings: Settings, reference: str) -> ImageReport:
-    async with open_engine(settings) as engine:
+    async with _opened(settings) as engine:
         info = await engine.inspect_image(reference)
         if info is None:
             raise ImageUnusableError(f"The engine has no image {printable(reference)}.")
         about = await engine.describe()
-        async with opened_image(engine, info, labels=()) as look:
+        tags = await anyio.to_thread.run_sync(_look_labels, settings)
+        async with opened_image(engine, info, labels=tags) as look:
             return evaluate(await gather(info, about.architecture, look))
 
 
