@@ -14,28 +14,29 @@ This is hygiene, not a boundary: a command that wants to hide a secret from it c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, TypeAlias, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from sandboxrun.output.scanner import Found, KnownSecrets, TokenScanner
 from sandboxrun.output.secret_forms import Secret
 from sandboxrun.output.token_tails import LONGEST_MARK, Tail
-from sandboxrun.output.view import ESC, LONGEST_RUN, View, without_colours
+from sandboxrun.output.view import ESC, LONGEST_RUN, View, without, without_colours
 
 _CONTEXT: Final = LONGEST_MARK + 16
 """Characters before the held ones that patterns may look at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+_PRECEDENCE: Final = itemgetter(0, 1, 2, 3)
+
+
+class Kept(NamedTuple):
     """Bytes that are passed on as they are."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """``length`` bytes of the input that ``text`` stands for."""
 
     length: int
@@ -45,8 +46,7 @@ class Removed:
 Passage: TypeAlias = Kept | Removed
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+class _Range(NamedTuple):
     start: int
     end: int
     label: str | None
@@ -135,12 +135,12 @@ class StreamRedactor:
         found = [one for one in tokens.find(text) if one.start >= behind]
         edge = max(tokens.begun(text), behind)
         if self._redaction.known:
-            gaps = ((at - behind, at - behind + 1) for at in tokens.wraps(text) if at >= behind)
-            joined = View(text[behind:], gaps, end=len(text) - behind)
+            wraps = (at - behind for at in tokens.wraps(text) if at >= behind)
+            joined = without(text[behind:], [(at, at + 1) for at in wraps])
             for known in self._redaction.known:
                 found += (_moved(one, joined, behind) for one in known.find(joined.text))
                 edge = min(edge, behind + joined.raw(known.begun(joined.text)))
-        found.sort(key=lambda one: (one.start, not one.known, -one.end, one.label))
+        found.sort(key=_PRECEDENCE)
         return found, edge
 
     def _ranges(self, text: bytes, found: list[Found], *, final: bool) -> list[_Range]:
@@ -149,22 +149,34 @@ class StreamRedactor:
         covered = behind + self._covered
         running: set[Tail] = set()
 
+        walked: dict[Tail, tuple[int, int]] = {}
+
         def end_of(tail: Tail, start: int) -> int:
-            end = tail.end(text, start)
-            if end is None and not final:
+            begin, end = walked.get(tail, (0, 0))
+            if begin <= start < end:
+                # It ends where it ends, wherever in it one begins. Without this, a long one that
+                # is full of triggers would be walked again for each.
+                return end
+            found_end = tail.end(text, start)
+            if found_end is None and not final:
                 running.add(tail)
-            return len(text) if end is None else end
+            end = len(text) if found_end is None else found_end
+            walked[tail] = start, end
+            return end
 
         for tail in self._running:
             covered = max(covered, end_of(tail, behind + self._seen))
         ranges = [_Range(behind, covered, None)] if covered > behind else []
+        start, end, label = behind, covered, None
         for one in found:
-            end = one.end if one.tail is None else end_of(one.tail, one.end)
-            if ranges and one.start < ranges[-1].end:
-                last = ranges[-1]
-                ranges[-1] = _Range(last.start, max(last.end, end), last.label)
-            else:
-                ranges.append(_Range(one.start, end, one.label))
+            stop = -one.minus_end if one.tail is None else end_of(one.tail, -one.minus_end)
+            if one.start >= end:
+                start, label = one.start, one.label
+                ranges.append(_Range(start, stop, label))
+                end = stop
+            elif stop > end:
+                end = stop
+                ranges[-1] = _Range(start, end, label)
         self._running = frozenset(running)
         return ranges
 
@@ -191,8 +203,8 @@ class StreamRedactor:
 
 
 def _moved(found: Found, view: View, behind: int) -> Found:
-    start, end = behind + view.raw(found.start), behind + view.raw_end(found.end)
-    return Found(start, end, found.label, known=True)
+    start, end = view.raw(found.start), view.raw_end(-found.minus_end)
+    return Found(behind + start, found.rank, -behind - end, found.label)
 
 
 def _keep(passages: list[Passage], data: bytes) -> None:

@@ -12,10 +12,9 @@ import os
 import platform
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import hyperscan
 
@@ -24,19 +23,22 @@ from sandboxrun.output.token_tails import Tail
 from sandboxrun.output.tokens import FORMATS, LONGEST_TRIGGER, LOOSE_FORMATS, Format
 
 _HEAD_BYTES: Final = 4
+_KNOWN: Final = 0
+_FORMAT: Final = 1
 _WRAPPED_LINE: Final = rb"[A-Za-z0-9+/=_-]{60}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A credential, or with a tail the beginning of one."""
+class Found(NamedTuple):
+    """A credential, or with a tail the beginning of one.
+
+    In the order in which findings name a range: the first, a known secret, the longest.
+    """
 
     start: int
-    end: int
+    rank: int
+    minus_end: int
     label: str
     tail: Tail | None = None
-    known: bool = False
-    """Whether it is a known secret."""
 
 
 class Database:
@@ -114,7 +116,7 @@ class KnownSecrets:
         if self._database is None:
             return []
         return [
-            Found(end - len(self._forms[number]), end, self._labels[number], known=True)
+            Found(end - len(self._forms[number]), _KNOWN, -end, self._labels[number])
             for number, _, end in self._database.matches(text)
         ]
 
@@ -143,6 +145,7 @@ class TokenScanner:
 
     def __init__(self, cache: Path | None = None) -> None:
         """Compile the formats, which takes a quarter of a second, or load them from ``cache``."""
+        self._formats = [(form.length, form.label, form.tail) for form in FORMATS]
         triggers = [form.left + _body(form) for form in FORMATS]
         self._triggers = Database(triggers, cache=cache)
         self._loose = Database([form.trigger for form in LOOSE_FORMATS], cache=cache)
@@ -155,12 +158,12 @@ class TokenScanner:
         """Return every credential in ``text``, overlapping ones included."""
         found: list[Found] = []
         for number, _, end in self._triggers.matches(text):
-            form = FORMATS[number]
-            found.append(Found(end - form.length, end, form.label, form.tail))
+            length, label, tail = self._formats[number]
+            found.append(Found(end - length, _FORMAT, -end, label, tail))
         for number, _, end in self._loose.matches(text):
             loose = LOOSE_FORMATS[number]
             start = text.rfind(loose.opening, 0, end) + loose.skip
-            found.append(Found(start, end - loose.keep, loose.label, loose.tail))
+            found.append(Found(start, _FORMAT, loose.keep - end, loose.label, loose.tail))
         return found
 
     def wraps(self, text: bytes) -> list[int]:
