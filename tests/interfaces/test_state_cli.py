@@ -215,7 +215,7 @@ def test_what_was_changed_is_not_collected(state: Path) -> None:
     call("gc", "--runs-days", "0")
     with closing(sqlite3.connect(state / "state.db", isolation_level=None)) as db:
         db.execute("UPDATE audit SET record = replace(record, 'tester', 'nobody') WHERE seq = 1")
-    with pytest.raises(StateError, match="was changed"):
+    with pytest.raises(StateError, match="Record 1 of the audit was changed"):
         call("gc", "--runs-days", "0", "--audit-days", "0")
     assert json.loads(call("audit", "verify", "--json").stdout)["records"] == 2
 
