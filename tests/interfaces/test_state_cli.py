@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -208,6 +209,20 @@ def test_old_runs_are_collected_and_the_rest_verifies(state: Path) -> None:
     ]
     with pytest.raises(UsageError, match="before the runs"):
         call("gc", "--runs-days", "10", "--audit-days", "1")
+
+
+def test_output_of_runs_that_are_gone_goes_too(state: Path) -> None:
+    done = having(state, complete)
+    kept = having(state, complete)
+    spool = state / "spool"
+    for name in (done, kept, "run-unknown-old", "run-unknown-young"):
+        (spool / f"{name}.spool").write_text("output")
+    os.utime(spool / "run-unknown-old.spool", (0, 0))
+    os.utime(spool / f"{kept}.spool", (0, 0))
+    with closing(sqlite3.connect(state / "state.db", isolation_level=None)) as db:
+        db.execute("UPDATE runs SET settled_at = '2001' WHERE run_id = ?", (done,))
+    call("gc")
+    assert {path.stem for path in spool.iterdir()} == {kept, "run-unknown-young"}
 
 
 def test_what_was_changed_is_not_collected(state: Path) -> None:

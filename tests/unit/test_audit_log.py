@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 from tests.state_samples import complete, intent, new_run, opened, receipt
 
 from sandboxrun.audit import anchor
@@ -161,6 +162,39 @@ async def test_an_anchor_taken_away_while_running_is_recorded(log: AuditLog) -> 
     verdict = await verify_store(log.store)
     assert [found.reason for found in verdict.breaks] == ["anchor_missing"]
     assert (log.store.directory.audit / "anchor.json").exists()
+
+
+async def test_receipts_are_anchored_behind_their_outcomes(log: AuditLog) -> None:
+    def anchored() -> int:
+        found = anchor.read(log.store.directory)
+        return 0 if found is None else found.head.seq
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(log.keep_durable)
+        for _ in range(3):
+            await complete(log)
+        with anyio.fail_after(10):
+            while anchored() < 6:  # noqa: ASYNC110 - the file has no event
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    await complete(log)
+    with anyio.move_on_after(0) as cancelled:
+        await log.finish()
+        await anyio.sleep_forever()
+    assert cancelled.cancelled_caught
+    assert anchored() == 8
+
+
+async def test_an_audit_that_cannot_be_anchored_still_ends(log: AuditLog) -> None:
+    await complete(log)
+    await _break_head(log)
+    with capture_logs() as said:
+        await log.finish()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(log.keep_durable)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert {entry["event"] for entry in said} == {"audit_not_durable"}
 
 
 async def test_nothing_secret_reaches_the_disk(tmp_path: Path) -> None:
