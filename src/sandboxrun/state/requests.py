@@ -108,7 +108,7 @@ async def wait_answer(store: Store, request_id: str, *, timeout_seconds: float) 
 
 
 async def pending(store: Store) -> tuple[RunRequest, ...]:
-    """Return every unanswered request, oldest first. Cancellation leaves nothing."""
+    """Return every unanswered request of a known kind, oldest first. Cancelling leaves nothing."""
     return await store.read(_pending)
 
 
@@ -117,9 +117,11 @@ def _pending(tx: sqlite3.Connection) -> tuple[RunRequest, ...]:
         "SELECT request_id, run_id, kind, payload, asked_at FROM requests"
         " WHERE answered_at IS NULL ORDER BY seq"
     )
+    # A newer sandboxrun may ask for things this one has never heard of: those stay unanswered.
     return tuple(
         RunRequest(request_id, run_id, RequestKind(kind), payload, asked_at)
         for request_id, run_id, kind, payload, asked_at in rows
+        if kind in RequestKind.__members__.values()
     )
 
 

@@ -156,8 +156,11 @@ class Store:
         return sqlite.write(self._path, self._writer, work)
 
     def _with_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        # list.pop and append are atomic; the limiter bounds how many are out at once.
-        connection = self._idle.pop() if self._idle else sqlite.connect(self._path)
+        # Pop and append are atomic; the limiter bounds how many are out at once.
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = sqlite.connect(self._path)
         try:
             return work(connection)
         finally:
