@@ -79,7 +79,7 @@ def test_the_original_is_intact(original: Path) -> None:
     assert verdict.records == RUNS * 2 + 1
 
 
-@settings(max_examples=120)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_any_changed_cell_is_found(original: Path, copies: Path, data: st.DataObject) -> None:
     copy = _copy(original, copies)
@@ -102,7 +102,7 @@ def test_any_changed_cell_is_found(original: Path, copies: Path, data: st.DataOb
         assert rowid in {finding.seq for finding in verdict.findings}
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_removed_row_is_found(original: Path, copies: Path, data: st.DataObject) -> None:
     copy = _copy(original, copies)
@@ -119,7 +119,7 @@ def test_any_removed_row_is_found(original: Path, copies: Path, data: st.DataObj
         assert seq in {finding.seq for finding in verdict.findings}
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_any_changed_byte_of_the_anchor_is_found(
     original: Path, copies: Path, data: st.DataObject

@@ -160,6 +160,16 @@ async def test_a_request_goes_to_the_watcher_of_its_run_once(store: Store) -> No
     assert [request.request_id for request in again] == [early, late]
 
 
+async def test_a_request_of_an_unknown_kind_is_let_be(store: Store) -> None:
+    run = new_run()
+    await Runs(store).insert(run)
+    strange = await ask(store, run.run_id, RequestKind.CANCEL)
+    await store.write(lambda tx: tx.execute("UPDATE requests SET kind = 'from the future'"))
+    known = await ask(store, run.run_id, RequestKind.CANCEL)
+    assert [request.request_id for request in await pending(store)] == [known]
+    assert strange != known
+
+
 async def test_an_answer_that_does_not_come_is_not_waited_for(store: Store) -> None:
     run = new_run()
     await Runs(store).insert(run)

@@ -193,10 +193,53 @@ async def test_cancelling_a_begun_write_lets_it_end(directory: StateDirectory) -
 async def test_two_stores_of_one_directory_see_each_other(directory: StateDirectory) -> None:
     async with open_store(directory) as one, open_store(directory) as two:
         assert not two.opened.created
-        before = await two.data_version()
+        before = await two.wait_for_commit(None, threading.Event())
         await Runs(one).insert(new_run())
-        assert await two.data_version() != before
+        with anyio.fail_after(10):
+            assert await two.wait_for_commit(before, threading.Event()) != before
         assert await two.read(_count) == 1
+
+
+async def test_a_fault_while_waiting_for_a_commit_is_raised_plainly(
+    directory: StateDirectory,
+) -> None:
+    """Not in an exception group, which nobody who handles `StateError` would catch."""
+    async with open_store(directory) as store:
+        path = directory.path / "state.db"
+        with path.open("r+b") as file:
+            file.write(b"not a database any more" * 200)
+        # Without its own connection to the intact log, SQLite has to look at the file.
+        for log in directory.path.glob("state.db-*"):
+            log.unlink()
+        store._watcher.close()
+        store._watcher = sqlite3.connect(path, check_same_thread=False)
+        with pytest.raises(StateError):
+            await store.wait_for_commit(None, threading.Event())
+
+
+async def test_waiting_for_a_commit_ends_early_when_told(directory: StateDirectory) -> None:
+    async with open_store(directory) as store:
+        seen = await store.wait_for_commit(None, threading.Event())
+        wake = threading.Event()
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.wait_for_commit, seen, wake)
+                await anyio.wait_all_tasks_blocked()
+                wake.set()
+
+
+async def test_a_cancelled_wait_for_a_commit_leaves_no_thread(directory: StateDirectory) -> None:
+    async with open_store(directory) as store:
+        seen = await store.wait_for_commit(None, threading.Event())
+        wake = threading.Event()
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(store.wait_for_commit, seen, wake)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+        # Its thread is back, or this would wait for it.
+        with anyio.fail_after(10):
+            assert await store.wait_for_commit(None, threading.Event()) == seen
 
 
 async def test_an_older_database_is_brought_up_to_date_after_a_backup(

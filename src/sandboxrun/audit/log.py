@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
+import anyio
 import anyio.to_thread
 import structlog
 
@@ -31,12 +33,13 @@ from sandboxrun.errors import StateError, UnknownRunError
 from sandboxrun.state.runs import settle_run
 from sandboxrun.state.store import Store
 
-_LOOK = "`sandboxrun audit verify` names what was changed; nothing runs until it is settled."
+_FINISH_SECONDS: Final = 5.0
+_LOOK: Final = "`sandboxrun audit verify` names what was changed; nothing runs until it is settled."
 
 
 @dataclass(slots=True)
 class AuditLog:
-    """The open audit of a store. Made by `open_audit`; there is nothing to close."""
+    """The open audit of a store. Made by `open_audit`; end its use with `finish`."""
 
     store: Store
     signer: Signer
@@ -44,6 +47,8 @@ class AuditLog:
     """The last head this process wrote or checked, so that it need not check it again."""
     _anchored: bool = False
     """The anchor was there: if it is gone later, somebody took it."""
+    _written: anyio.Event = field(default_factory=anyio.Event)
+    """Something was settled that may not be on the disk yet."""
 
     @property
     def env_secret(self) -> bytes:
@@ -79,8 +84,8 @@ class AuditLog:
         """Give a run its one outcome and receipt, together.
 
         Returns False, and writes nothing, when it has them already. By default it survives
-        kill -9 at once and power loss after the next durable write of any process: call
-        `make_durable` off the critical path. Raises `StateError`, `UnknownRunError`. Once begun
+        kill -9 at once and power loss after the next durable write of any process, which
+        `keep_durable` sees to. Raises `StateError`, `UnknownRunError`. Once begun
         it runs to its end even when cancelled.
         """
 
@@ -92,7 +97,35 @@ class AuditLog:
                 self.append(tx, receipt)
             return settled
 
-        return await self.store.write(work, durable=durable)
+        settled = await self.store.write(work, durable=durable)
+        self._written.set()
+        return settled
+
+    async def keep_durable(self) -> None:
+        """Bring receipts to the disk, behind the outcomes they are about, until cancelled.
+
+        Run as one task beside the runs; what many runs settle meanwhile is one step. A fault is
+        logged and tried again with the next receipt. After it, call `finish`.
+        """
+        while True:
+            await self._written.wait()
+            self._written = anyio.Event()
+            try:
+                await self.make_durable()
+            except StateError as fault:
+                structlog.get_logger().warning("audit_not_durable", error=fault.message)
+
+    async def finish(self) -> None:
+        """Bring the last receipts to the disk, when the last run has been settled.
+
+        Shielded from cancellation and bounded. A fault is logged: what was recorded stays, and
+        is brought to the disk by whoever writes next.
+        """
+        with anyio.move_on_after(_FINISH_SECONDS, shield=True):
+            try:
+                await self.make_durable()
+            except StateError as fault:
+                structlog.get_logger().warning("audit_not_durable", error=fault.message)
 
     async def make_durable(self) -> None:
         """Bring what was written so far to the disk, and anchor it outside the database.

@@ -6,10 +6,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ValidationError
+
 from sandboxrun.audit import chain
 from sandboxrun.audit.digest import sha256
 from sandboxrun.audit.log import AuditLog
-from sandboxrun.audit.record import Pruned, Record, opened
+from sandboxrun.audit.record import Body, Pruned, Record, opened
+from sandboxrun.audit.signing import Head
 from sandboxrun.errors import StateError
 from sandboxrun.state.runs import remove_settled
 
@@ -51,30 +54,53 @@ async def collect(log: AuditLog, *, runs_before: str, records_before: str) -> Co
 
 def _prune(tx: sqlite3.Connection, log: AuditLog, before: str) -> int:
     head = log.head(tx)
-    going: list[Record] = []
-    previous = head.first_previous
-    for record in chain.after(tx, head.first_seq - 1, _BATCH):
-        body = opened(record.text)
-        if body.time >= before or _has_run(tx, record.run_id):
-            break
-        if body.previous != previous or body.seq != record.seq:
-            raise StateError(
-                f"Record {record.seq} of the audit was changed; it is not removed.",
-                advice="`sandboxrun audit verify` names what was changed. Export it first.",
-            )
-        previous = sha256(record.text.encode())
-        going.append(record)
+    going = _going(tx, head, before)
     if not going or (len(going) == 1 and going[0].kind == "pruned"):
         return 0
     end = going[-1]
+    following = chain.record(tx, end.seq + 1)
+    pinned = head.hash if following is None else _sealed(following).previous
+    if end.hash != pinned:
+        raise _changed(end)
     chain.remove_through(tx, end.seq)
-    shorter = head.model_copy(update={"first_seq": end.seq + 1, "first_previous": previous})
-    log.set_head(tx, shorter)
+    log.set_head(tx, head.model_copy(update={"first_seq": end.seq + 1, "first_previous": end.hash}))
     note = Pruned(
-        first_seq=head.first_seq, last_seq=end.seq, last_hash=previous, reason="retention"
+        first_seq=head.first_seq, last_seq=end.seq, last_hash=end.hash, reason="retention"
     )
     log.append(tx, note)
     return len(going)
+
+
+def _going(tx: sqlite3.Connection, head: Head, before: str) -> list[Record]:
+    """Return the first records that may go, each checked to be what was sealed."""
+    going: list[Record] = []
+    previous = head.first_previous
+    for record in chain.after(tx, head.first_seq - 1, _BATCH):
+        body = _sealed(record)
+        if body.previous != previous:
+            raise _changed(record)
+        if body.time >= before or _has_run(tx, record.run_id):
+            break
+        previous = record.hash
+        going.append(record)
+    return going
+
+
+def _sealed(record: Record) -> Body:
+    try:
+        body = opened(record.text)
+    except ValidationError as error:
+        raise _changed(record) from error
+    if sha256(record.text.encode()) != record.hash or body.seq != record.seq:
+        raise _changed(record)
+    return body
+
+
+def _changed(record: Record) -> StateError:
+    return StateError(
+        f"Record {record.seq} of the audit was changed; no record is removed.",
+        advice="`sandboxrun audit verify` names what was changed. Export the audit first.",
+    )
 
 
 def _has_run(tx: sqlite3.Connection, run_id: str | None) -> bool:

@@ -1,14 +1,15 @@
 """What one process asks of another's run: a row, and an owner that looks for it.
 
-The owner polls SQLite's ``data_version``, which reads shared memory and changes when another
-connection commits. One poller serves all runs of a process and rests while none is watched, so
-its cost does not grow with the number of idle runs.
+The owner looks at SQLite's ``data_version``, a number in shared memory that changes when somebody
+commits. One thread looks for all runs of a process, and rests while none is watched, so its cost
+does not grow with the number of idle runs.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from sandboxrun.state.clock import timestamp
 from sandboxrun.state.store import Store
 
 POLL_SECONDS: Final = 0.08
-"""Between two looks. The promise to whoever asks is 200 ms."""
+"""Between two looks for an answer."""
 _PAUSE_AFTER_FAULT_SECONDS: Final = 1.0
 
 
@@ -107,7 +108,7 @@ async def wait_answer(store: Store, request_id: str, *, timeout_seconds: float) 
 
 
 async def pending(store: Store) -> tuple[RunRequest, ...]:
-    """Return every unanswered request, oldest first. Cancellation leaves nothing."""
+    """Return every unanswered request of a known kind, oldest first. Cancelling leaves nothing."""
     return await store.read(_pending)
 
 
@@ -116,9 +117,11 @@ def _pending(tx: sqlite3.Connection) -> tuple[RunRequest, ...]:
         "SELECT request_id, run_id, kind, payload, asked_at FROM requests"
         " WHERE answered_at IS NULL ORDER BY seq"
     )
+    # A newer sandboxrun may ask for things this one has never heard of: those stay unanswered.
     return tuple(
         RunRequest(request_id, run_id, RequestKind(kind), payload, asked_at)
         for request_id, run_id, kind, payload, asked_at in rows
+        if kind in RequestKind.__members__.values()
     )
 
 
@@ -133,9 +136,7 @@ class RequestDesk:
     _listeners: dict[str, MemoryObjectSendStream[RunRequest]] = field(default_factory=dict)
     _handed: dict[str, set[str]] = field(default_factory=dict)
     _arrived: anyio.Event = field(default_factory=anyio.Event)
-    _watchers: int = 0
-    """How many there have been; a new one must be told what earlier ones left."""
-    _seen: tuple[int, int] | None = None
+    _wake: threading.Event = field(default_factory=threading.Event)
 
     @asynccontextmanager
     async def watch(self, run_id: str) -> AsyncIterator[AsyncIterator[RunRequest]]:
@@ -149,8 +150,8 @@ class RequestDesk:
         send, receive = anyio.create_memory_object_stream[RunRequest](math.inf)
         self._listeners[run_id] = send
         self._handed[run_id] = set()
-        self._watchers += 1
         self._arrived.set()
+        self._wake.set()
         try:
             async with receive:
                 yield receive
@@ -166,24 +167,18 @@ class RequestDesk:
         their requests once the store answers. Cancellation leaves the requests as rows.
         """
         log = structlog.get_logger()
+        seen: int | None = None
         while True:
             if not self._listeners:
                 self._arrived = anyio.Event()
                 await self._arrived.wait()
+            self._wake = threading.Event()
             try:
-                await self._look()
+                self._hand_out(await pending(self._store))
+                seen = await self._store.wait_for_commit(seen, self._wake)
             except StateError as fault:
                 log.warning("requests_unreadable", error=fault.message)
                 await anyio.sleep(_PAUSE_AFTER_FAULT_SECONDS)
-            await anyio.sleep(POLL_SECONDS)
-
-    async def _look(self) -> None:
-        version = await self._store.data_version()
-        seen = (version, self._watchers)
-        if seen == self._seen:
-            return
-        self._hand_out(await pending(self._store))
-        self._seen = seen
 
     def _hand_out(self, requests: tuple[RunRequest, ...]) -> None:
         for request in requests:

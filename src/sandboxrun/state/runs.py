@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from sandboxrun.errors import UnknownRunError
+from sandboxrun.errors import StateError, UnknownRunError
 from sandboxrun.state.clock import timestamp
 from sandboxrun.state.owner import Owner
 from sandboxrun.state.store import Store
@@ -155,12 +155,16 @@ class Runs:
 def _row(row: tuple[str, ...]) -> RunRow:
     run_id, workspace, principal, conversation, owner, started_at, *rest = row
     status, settled_at, request, outcome = rest
+    try:
+        process = Owner.parse(owner)
+    except ValueError as error:
+        raise StateError(f"The row of the run {run_id} was changed: {error}.") from error
     return RunRow(
         run_id,
         workspace,
         principal,
         conversation,
-        Owner.parse(owner),
+        process,
         started_at,
         status,
         settled_at,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ from sandboxrun.state.owner import Owner
 
 T = TypeVar("T")
 
+COMMIT_POLL_SECONDS: Final = 0.08
+"""Between two looks for commits of others. The promise to whoever asks something is 200 ms."""
 _READERS: Final = 3
 _BUSY_SECONDS: Final = 10.0
 """How long an operation retries while other processes hold the write lock."""
@@ -92,7 +95,8 @@ class Store:
 
         Raises `StateError`. Cancellation leaves nothing.
         """
-        return await self._retried(partial(self._read, work), self._reading)
+        looking = partial(sqlite.read, self._path, work=work)
+        return await self._retried(partial(self._with_reader, looking), self._reading)
 
     async def tidy(self) -> None:
         """Move what was committed from the log into the database, when much has gathered.
@@ -102,11 +106,11 @@ class Store:
         """
         if self._commits >= _TIDY_COMMITS:
             self._commits = 0
-            await self._retried(self._checkpoint, self._watching)
+            await self._retried(partial(self._with_reader, self._checkpoint), self._reading)
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
         with sqlite.translated(self._path):
-            self._watcher.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     async def give_back_space(self) -> None:
         """Return the pages of removed rows to the file system, a few thousand at a time.
@@ -116,28 +120,49 @@ class Store:
         while await self.write(_free_pages, durable=False):
             pass
 
-    async def data_version(self) -> int:
-        """Return a number that changes when anybody, this process included, commits.
+    async def wait_for_commit(self, seen: int | None, wake: threading.Event) -> int:
+        """Wait until anybody, this process included, has committed since ``seen`` was returned.
 
-        It costs a look at shared memory (sqlite.org/pragma.html#pragma_data_version), not at
-        tables. Raises `StateError`. Cancellation leaves nothing.
+        Returns the number to pass as ``seen`` next time: at once when it is None, and early when
+        ``wake`` is set. One thread looks at shared memory every `COMMIT_POLL_SECONDS`
+        (sqlite.org/pragma.html#pragma_data_version); the event loop sleeps. Raises `StateError`.
+        Cancellation ends the wait at once and leaves nothing.
         """
-        return await self._retried(self._data_version, self._watching)
+        found: int | StateError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_set_when_cancelled, wake)
+            # Not given up with its thread: that ends as soon as ``wake`` is set.
+            with anyio.CancelScope(shield=True):
+                try:
+                    found = await self._retried(partial(self._changed, seen, wake), self._watching)
+                except StateError as fault:
+                    # Raised from inside, the task group would wrap it.
+                    found = fault
+            tasks.cancel_scope.cancel()
+        if isinstance(found, int):
+            return found
+        raise found if found is not None else StateError("The wait for a commit ended unfinished.")
 
-    def _data_version(self) -> int:
+    def _changed(self, seen: int | None, wake: threading.Event) -> int:
         with sqlite.translated(self._path):
-            return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+            while True:
+                version = int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
+                if version != seen or wake.wait(COMMIT_POLL_SECONDS):
+                    return version
 
     def _write(self, work: Callable[[sqlite3.Connection], T], durable: bool) -> T:
         self._writer.execute("PRAGMA synchronous=" + ("FULL" if durable else "NORMAL"))
         self._commits += 1
         return sqlite.write(self._path, self._writer, work)
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        # list.pop and append are atomic; the limiter bounds how many are out at once.
-        connection = self._idle.pop() if self._idle else sqlite.connect(self._path)
+    def _with_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        # Pop and append are atomic; the limiter bounds how many are out at once.
         try:
-            return sqlite.read(self._path, connection, work)
+            connection = self._idle.pop()
+        except IndexError:
+            connection = sqlite.connect(self._path)
+        try:
+            return work(connection)
         finally:
             self._idle.append(connection)
 
@@ -162,6 +187,13 @@ class Store:
     def _close(self) -> None:
         for connection in (*self._idle, self._watcher, self._writer):
             connection.close()
+
+
+async def _set_when_cancelled(wake: threading.Event) -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        wake.set()
 
 
 def _free_pages(tx: sqlite3.Connection) -> bool:

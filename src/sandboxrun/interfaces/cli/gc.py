@@ -17,6 +17,7 @@ from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.leases import lease
+from sandboxrun.state.leftovers import sweep
 
 _RUN_DAYS = 30.0
 _AUDIT_DAYS = 365.0
@@ -31,7 +32,7 @@ def gc_command(
     ] = _AUDIT_DAYS,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove old runs and audit records. What remains of the audit still verifies."""
+    """Remove old runs, their output, and audit records. What remains of the audit verifies."""
     if audit_days < runs_days:
         raise UsageError(
             "Records cannot go before the runs they are about.",
@@ -60,4 +61,6 @@ async def _collected(settings: Settings, runs_before: str, records_before: str) 
         if held is None:
             return None
         log = await open_audit(store)
-        return await collect(log, runs_before=runs_before, records_before=records_before)
+        collected = await collect(log, runs_before=runs_before, records_before=records_before)
+        await sweep(store, gone=collected.runs)
+        return collected
