@@ -36,6 +36,8 @@ class Dialect:
     """The kernel has a swappiness per container (cgroup v1)."""
     split_lowerdir: bool
     """An overlay volume takes one ``lowerdir+=`` for each layer."""
+    joins_hostname: bool
+    """A container that joins another's network has its hostname too, and may not name one."""
     names_uid: bool
     """The engine mounts its own /etc/passwd and /etc/group, so that the uid has a name."""
 
@@ -58,6 +60,7 @@ def dialect_for(info: EngineInfo) -> Dialect:
         private_cgroup_namespace=not podman or v2 or _release(info) >= _PODMAN_CGROUPNS_SINCE,
         swappiness=not v2,
         split_lowerdir=podman,
+        joins_hostname=not podman,
         names_uid=podman,
     )
 

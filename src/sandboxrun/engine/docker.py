@@ -6,6 +6,7 @@ The SDK knows the addresses and how to connect; calls go through `Transport`, st
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -15,6 +16,11 @@ import anyio
 import anyio.to_thread
 import docker
 import docker.errors
+from docker.transport.unixconn import (
+    UnixHTTPAdapter,
+    UnixHTTPConnection,
+    UnixHTTPConnectionPool,
+)
 
 from sandboxrun.engine import containers, images, volumes
 from sandboxrun.engine.address import TcpAddress, UnixAddress, parse_address
@@ -41,6 +47,7 @@ OLDEST_API: Final = (1, 41)
 NEWEST_API: Final = (1, 47)
 """The newest API this driver was written against; newer engines still serve it."""
 _POOL: Final = 64
+_UNIX_SCHEME: Final = "http+docker://"
 
 
 class DockerEngine:
@@ -198,6 +205,16 @@ async def connect(url: str, *, seconds: float = CONNECT_SECONDS) -> DockerEngine
     """
     address = parse_address(url)
     client = await anyio.to_thread.run_sync(_client, address)
+    try:
+        return await _introduce(client, address, seconds)
+    except BaseException:
+        client.close()
+        raise
+
+
+async def _introduce(
+    client: docker.APIClient, address: UnixAddress | TcpAddress, seconds: float
+) -> DockerEngine:
     base = str(client.base_url)
     greeting = await _greet(Transport(client, base, address.url), seconds)
     if greeting.api < OLDEST_API:
@@ -215,16 +232,48 @@ async def connect(url: str, *, seconds: float = CONNECT_SECONDS) -> DockerEngine
 def _client(address: UnixAddress | TcpAddress) -> docker.APIClient:
     """Make the SDK's client. It reads the Docker client's configuration but does not connect."""
     version = ".".join(map(str, OLDEST_API))
-    base_url = (
-        address.url.replace("tcp://", "http://") if isinstance(address, TcpAddress) else address.url
-    )
+    tcp = isinstance(address, TcpAddress)
+    base_url = address.url.replace("tcp://", "http://") if tcp else address.url
     try:
         client = docker.APIClient(base_url=base_url, version=version, max_pool_size=_POOL)
     except docker.errors.DockerException as error:
         raise EngineUnavailableError(f"{address.url}: {error}") from error
     # Proxies and .netrc of the environment are none of the engine's business.
     client.trust_env = False
+    if isinstance(address, UnixAddress):
+        client.mount(_UNIX_SCHEME, _Adapter(f"http+unix://{address.path}", max_pool_size=_POOL))
     return client
+
+
+class _Connection(UnixHTTPConnection):
+    """The SDK's connection, but one that could not be made does not leave its socket behind."""
+
+    def connect(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(self.unix_socket)
+        except OSError:
+            sock.close()
+            raise
+        self.sock = sock
+
+
+class _Pool(UnixHTTPConnectionPool):
+    # The SDK's stubs describe its own pool as narrower than the one it extends.
+    def _new_conn(self) -> _Connection:  # type: ignore[override]
+        return _Connection(self.base_url, self.socket_path, self.timeout)  # type: ignore[arg-type]
+
+
+class _Adapter(UnixHTTPAdapter):
+    def get_connection(self, url: str | bytes, proxies: object = None) -> _Pool:
+        del proxies
+        with self.pools.lock:
+            pool = self.pools.get(url)
+            if pool is None:
+                pool = _Pool(str(url), self.socket_path, self.timeout, maxsize=self.max_pool_size)
+                self.pools[url] = pool
+            return pool
 
 
 async def _greet(transport: Transport, seconds: float) -> Greeting:

@@ -47,8 +47,7 @@ def encode_container(spec: ContainerSpec, dialect: Dialect) -> Json:
         body["UnsetEnv"] = list(spec.unset_env)
     else:
         body["Env"] = [f"{name}={value}" for name, value in spec.env] + list(spec.unset_env)
-    if not spec.network.startswith(_JOINED):
-        # The owner of a joined namespace has the hostname; engines refuse one here.
+    if not (dialect.joins_hostname and spec.network.startswith(_JOINED)):
         body["Hostname"] = spec.hostname
     return body
 

@@ -68,9 +68,12 @@ class ContainerSpec:
     shm_bytes: int
     seccomp: str
     """The profile as JSON text."""
-    seccomp_file: str
-    """The same profile as a file on the engine's host, for engines that take only a path."""
     labels: tuple[tuple[str, str], ...]
+    seccomp_file: str = ""
+    """The same profile as a file on the engine's host, for engines that take only a path.
+
+    Empty only for containers that are never started.
+    """
     env: tuple[tuple[str, str], ...] = ()
     unset_env: tuple[str, ...] = ()
     """Names the image sets that the container must not have."""
