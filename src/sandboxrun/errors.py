@@ -20,7 +20,7 @@ class SandboxrunError(Exception):
 
     code: ClassVar[str] = "fault"
     exit_status: ClassVar[int] = 125
-    default_advice: ClassVar[str] = "Run `sandboxrun doctor` to see what this machine lacks."
+    default_advice: ClassVar[str] = "Read the message; `sandboxrun --help` lists the commands."
 
     def __init__(self, message: str, *, advice: str | None = None) -> None:
         super().__init__(message)
@@ -136,7 +136,7 @@ class PostureError(SandboxrunError):
 
     code = "posture"
     default_advice = (
-        "The engine dropped a promised limit. `sandboxrun doctor` names it and the fix."
+        "The engine dropped a promised limit. Use an engine or runtime that enforces it."
     )
 
 

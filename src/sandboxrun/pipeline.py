@@ -18,7 +18,7 @@ from sandboxrun.engine.hardening import LaunchPlan, harden
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.posture_compare import require
 from sandboxrun.engine.posture_promise import promised_posture
-from sandboxrun.engine.protocol import ContainerState, Engine, EngineInfo, ImageInfo
+from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
 from sandboxrun.errors import ImageUnusableError, SandboxrunError, StateError
 from sandboxrun.init.request import InitRequest
@@ -84,7 +84,6 @@ class Progress:
     timings: Timings = field(default_factory=Timings)
     image: ImageInfo | None = None
     sandbox: Sandbox | None = None
-    state: ContainerState | None = None
     fault: SandboxrunError | None = None
     intended: bool = False
     sent_at: float | None = None
@@ -105,7 +104,7 @@ async def execute(job: Job, tools: Tools) -> Outcome:
                 progress.fault = fault
         if progress.sandbox is not None:
             with progress.timings.stage("end"):
-                progress.state = await progress.sandbox.finish(_sink(job))
+                await progress.sandbox.finish(_sink(job))
     return await _conclude(job, tools, progress)
 
 
@@ -168,7 +167,7 @@ async def _conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
             cause=job.stop.cause,
             fault=progress.fault,
             record=record,
-            state=progress.state,
+            state=None if sandbox is None else sandbox.state,
         )
     )
     if progress.sent_at is not None:

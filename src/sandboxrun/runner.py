@@ -101,7 +101,9 @@ class Runner:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings | None = None, **overrides: Any
+        cls,
+        settings: Settings | None = None,
+        **overrides: Any,  # noqa: ANN401 - the settings' own types
     ) -> AsyncIterator[Runner]:
         """Open the state, connect to the engine, recover from crashes, and yield a runner.
 

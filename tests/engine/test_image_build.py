@@ -19,9 +19,6 @@ import anyio.to_thread
 import docker
 import docker.errors
 import pytest
-
-from sandboxrun.engine.docker import connect
-from sandboxrun.engine.protocol import Engine, ImageInfo
 from subjects import engine_url
 
 from sandboxrun.config import DEFAULT_IMAGE

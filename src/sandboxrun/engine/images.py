@@ -27,7 +27,8 @@ async def inspect_image(transport: Transport, reference: str) -> ImageInfo | Non
     what = f"inspect image {reference}"
     path = f"/images/{quote(reference, safe=':/')}/json"
     answer = await transport.ask(Call(what, "GET", path, attempts=ATTEMPTS))
-    if answer.status == HTTPStatus.NOT_FOUND:
+    # 400: what is no reference names no image.
+    if answer.status in {HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST}:
         return None
     if answer.status != HTTPStatus.OK:
         raise status_fault(what, answer.status, answer.body)

@@ -49,6 +49,7 @@ class Sandbox:
         self.record: ExitRecord | None = None
         self.fatal: str | None = None
         self.end: End | None = None
+        self.state: ContainerState | None = None
         self._engine = engine
         self._attachment = attachment
         self._session = InitSession()
@@ -87,13 +88,11 @@ class Sandbox:
         if fault is not None:
             raise fault
 
-    async def finish(self, sink: Sink) -> ContainerState | None:
+    async def finish(self, sink: Sink) -> None:
         """Kill what still runs, take what was written until then, and ask the engine.
 
-        Returns the engine's state of the ended container, or None when it knows none or does not
-        answer. Bounded by the constants above; shielded, so cancelling waits for it.
+        Its answer is ``state``: None when it knows no such container or does not answer. Bounded by the constants above; shielded, so cancelling waits for it.
         """
-        state: ContainerState | None = None
         with anyio.CancelScope(shield=True):
             if self.record is None:
                 # Both at once: engines do not answer a kill while nobody reads the attach stream.
@@ -101,8 +100,7 @@ class Sandbox:
                     group.start_soon(self._drain_rest, sink)
                     await self._kill()
             self._attachment.close()
-            state = await self._ended()
-        return state
+            self.state = await self._ended()
 
     async def _ended(self) -> ContainerState | None:
         try:

@@ -33,7 +33,7 @@ class StoreCorruptError(StateError):
     code = "state_corrupt"
     default_advice = (
         "Nothing was deleted. The next start sets the file aside and makes a new one; "
-        "`sandboxrun doctor` says more."
+        "Look at the disk and its kernel messages."
     )
 
 
