@@ -35,8 +35,9 @@ echo '# No sources: commands have no network.' >/etc/apt/sources.list
 # What only takes space, or tells when and where the image was built.
 find /usr/share/doc -mindepth 1 -not -type d -not -name copyright -delete
 find /usr/share/doc -mindepth 1 -type d -empty -delete
-find /var/log /tmp /var/tmp /run -xdev -mindepth 1 -not -type d -delete
-find /var/log /tmp /var/tmp /run -xdev -mindepth 1 -type d -empty -delete
+find /var/log /tmp /var/tmp -xdev -mindepth 1 -delete
+# Podman mounts files of its own here while it builds; they are busy, and not in the image.
+find /run -xdev -mindepth 1 -delete 2>/dev/null || true
 rm -rf /usr/share/man/* /usr/share/info/* /usr/share/locale/* /usr/share/lintian/* \
 	/var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache \
 	/var/lib/dpkg/*-old /root/.[!.]* /etc/machine-id /var/lib/dbus/machine-id

@@ -48,7 +48,7 @@ async def recover(engine: Engine, audit: AuditLog) -> Recovered:
         if held is None:
             return Recovered(0, 0, 0)
         ours = {labels.INSTALLATION: store.directory.installation_id}
-        containers = await _remove_containers(engine, ours | {labels.ROLE: labels.ROLE_RUN})
+        containers = await _remove_containers(engine, ours)
         volumes = await _remove_volumes(engine, ours | {labels.ROLE: labels.ROLE_THROWAWAY})
         runs = 0
         for row in await Runs(store).unsettled():

@@ -47,7 +47,8 @@ def test_the_context_holds_the_recipe_the_host_and_the_dockerfile_alone() -> Non
 
 def test_the_dockerfile_ends_in_a_stage_of_its_own_with_nothing_of_the_build() -> None:
     build, final = render_dockerfile().split("FROM scratch\n")
-    assert "ARG BASE=debian:bookworm-slim\nFROM ${BASE} AS build\n" in build
+    # ARG BUILD stands before the packages: each build must fetch them anew.
+    assert "ARG BASE=debian:bookworm-slim\nFROM ${BASE} AS build\nARG BUILD\n" in build
     assert [line.split()[0] for line in final.splitlines()] == ["COPY", "ENV", "WORKDIR", "CMD"]
     assert final.endswith('WORKDIR /workspace\nCMD ["/bin/bash"]\n')
 

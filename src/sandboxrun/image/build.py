@@ -26,6 +26,7 @@ from sandboxrun.image.debootstrap import bootstrapped, image_changes
 from sandboxrun.image.dockerfile import DEFAULT_BASE, DOCKERFILE, build_context
 from sandboxrun.image.progress import Meter, Report, Stage, silent
 from sandboxrun.image.recipe import LABEL_RECIPE, Recipe
+from sandboxrun.model.ids import new_id
 
 _MIB = 1024 * 1024
 _TOOLS = ("debootstrap", "unshare", "chroot", "tar")
@@ -159,8 +160,8 @@ async def _with_dockerfile(
         build_context(order.recipe, host),
         dockerfile=DOCKERFILE,
         tag=order.tag,
-        # Docker's predefined build arguments: neither in the image nor in its history.
-        build_args={"BASE": order.base, **dict(host.proxies)},
+        # None of them is in the image or its history: they end with the first stage.
+        build_args={"BASE": order.base, "BUILD": new_id("build"), **dict(host.proxies)},
         labels=labels,
         network=_BUILD_NETWORK,
     )

@@ -16,8 +16,9 @@ _SOURCE = "recipe"
 
 
 def render_dockerfile() -> str:
-    """Return the Dockerfile; the base is its build argument ``BASE``.
+    """Return the Dockerfile. Build arguments: ``BASE``, and ``BUILD``, different for each build.
 
+    A new ``BUILD`` keeps engines from taking last month's packages out of their build cache.
     The second stage starts from nothing, so the image is one layer without what the first stage
     deleted from its base, and its history names no building machine.
     """
@@ -25,6 +26,7 @@ def render_dockerfile() -> str:
     return f"""\
 ARG BASE={DEFAULT_BASE}
 FROM ${{BASE}} AS build
+ARG BUILD
 USER 0:0
 COPY {_SOURCE} /.build
 RUN ["/bin/sh", "/.build/install.sh"]

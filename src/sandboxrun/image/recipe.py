@@ -110,10 +110,11 @@ def recipe_from(directory: Traversable) -> Recipe:
 
 
 def load_recipe() -> Recipe:
-    """Return the recipe that came with this installation, or with the checkout it runs from."""
-    installed = importlib.resources.files("sandboxrun") / "_data" / "images" / KIND
+    """Return the recipe of the checkout this runs from, else the one installed with it."""
+    # The checkout first: an editable install also has a copy, as old as the installation.
     checkout = Path(__file__).parents[3] / "images" / KIND
-    return recipe_from(installed if installed.is_dir() else checkout)
+    installed = importlib.resources.files("sandboxrun") / "_data" / "images" / KIND
+    return recipe_from(checkout if checkout.is_dir() else installed)
 
 
 def _sha256(data: bytes) -> str:
