@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
+import anyio
 import pytest
 from subjects import Subject
 
 from sandboxrun.engine.hardening import LaunchPlan, harden
-from sandboxrun.engine.init_volume import ensure
+from sandboxrun.engine.init_volume import InitVolume, ensure
 from sandboxrun.engine.posture_compare import compare
 from sandboxrun.engine.posture_promise import promised_posture
 from sandboxrun.engine.protocol import EngineKind
@@ -136,3 +137,18 @@ async def test_an_images_volume_is_covered(subject: Subject) -> None:
         volumes=(*spec.volumes, VolumeMount(spec.volumes[1].volume, "/data2", read_only=False)),
     )
     assert compare(promised_posture(spec, subject.info), await posture(subject, bare)) != []
+
+
+async def test_installers_may_race(subject: Subject) -> None:
+    binary = secrets.token_bytes(100_000)
+    found: list[InitVolume] = []
+
+    async def install() -> None:
+        found.append(await ensure(subject.engine, subject.image.id, binary, subject.labels))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(install)
+    assert len(set(found)) == 1
+    assert len(found) == 4
+    assert await ensure(subject.engine, subject.image.id, binary, (), known=found[0]) == found[0]
