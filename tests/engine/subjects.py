@@ -63,11 +63,18 @@ class Program:
     fake: Callable[[FakeProcess], Awaitable[int]]
 
 
+async def _flood(process: FakeProcess) -> int:
+    process.write(bytes(8 * MIB))
+    await anyio.sleep_forever()
+    return 0
+
+
 PROGRAMS = {
     "cat": Program("cat", _cat),
     "speak": Program("printf hello; printf oops >&2; exit 3", _speak),
     "tail": Program("head -c 100000 /dev/zero; printf END", _tail),
     "seven": Program("exit 7", _seven),
+    "flood": Program("cat /dev/zero", _flood),
     "wait": Program("sleep 600", _wait),
 }
 

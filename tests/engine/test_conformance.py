@@ -194,6 +194,32 @@ async def test_kill_racing_the_exit_keeps_the_code(subject: Subject) -> None:
         assert state.exit_code in ({7} if result is KillResult.ALREADY_ENDED else {7, 137})
 
 
+async def test_a_stalled_reader_is_freed_by_closing(subject: Subject) -> None:
+    container = await subject.engine.create(subject.spec("flood"))
+    async with subject.engine.attach(container) as attachment:
+        await subject.engine.start(container)
+        assert sum(len(chunk.data) for chunk in await attachment.receive()) > 0
+        # The engine's buffers fill up now: nobody reads. Closing comes before the kill.
+        await anyio.sleep(0.3)
+    assert await subject.engine.kill(container) is KillResult.KILLED
+    state = await subject.engine.wait_ended(container, timeout_seconds=20)
+    assert state is not None
+    assert state.exit_code == 137
+
+
+async def test_a_large_output_is_whole(subject: Subject) -> None:
+    container = await subject.engine.create(subject.spec("flood"))
+    async with subject.engine.attach(container) as attachment:
+        await subject.engine.start(container)
+        size = 0
+        while size < 8 << 20:
+            size += sum(len(chunk.data) for chunk in await attachment.receive())
+        # Engines do not answer a kill while nobody reads.
+        async with anyio.create_task_group() as group:
+            group.start_soon(drain, attachment)
+            assert await subject.engine.kill(container) is KillResult.KILLED
+
+
 async def test_what_is_unknown_is_none_or_not_found(subject: Subject) -> None:
     name = subject.name()
     assert await subject.engine.inspect(name) is None

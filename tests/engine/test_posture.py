@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
+import anyio
 import pytest
 from subjects import Subject
 
 from sandboxrun.engine.hardening import LaunchPlan, harden
-from sandboxrun.engine.init_volume import ensure
+from sandboxrun.engine.init_volume import InitVolume, ensure
 from sandboxrun.engine.posture_compare import compare
 from sandboxrun.engine.posture_promise import promised_posture
 from sandboxrun.engine.protocol import EngineKind
@@ -23,7 +24,6 @@ from sandboxrun.init.session import Output
 from sandboxrun.model.limits import Limits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
-UNCONFINED = "unconfined"
 
 
 @pytest.fixture
@@ -76,7 +76,8 @@ async def test_a_command_runs_in_it(subject: Subject) -> None:
     async with open_sandbox(subject.engine, spec) as sandbox:
         await sandbox.start()
         await sandbox.run(request, None, output.append)
-        assert await sandbox.finish(output.append) is not None
+        await sandbox.finish(output.append)
+        assert sandbox.state is not None
     text = b"".join(each.data for each in output).decode()
     uid = spec.user.partition(":")[0]
     assert text.splitlines()[:6] == [uid, "sandbox", "x", "/proc/interrupts", "y", "refused"]
@@ -118,13 +119,16 @@ async def test_what_is_not_as_promised_is_noticed(
         assert what in {each.what for each in found}
 
 
-async def test_a_missing_filter_is_noticed(subject: Subject) -> None:
+@pytest.mark.parametrize("profile", ["unconfined", '{"defaultAction":"SCMP_ACT_ALLOW"}'])
+async def test_another_filter_is_noticed(subject: Subject, profile: str) -> None:
     spec = await hardened(subject)
     promise = promised_posture(spec, subject.info)
-    found = compare(
-        promise, await posture(subject, replace(spec, seccomp=UNCONFINED, seccomp_file=UNCONFINED))
-    )
-    assert {each.what for each in found} == {"seccomp"}
+    if subject.info.kind is EngineKind.PODMAN and profile != "unconfined":
+        pytest.skip("takes the profile from the init's volume")
+    other = replace(spec, seccomp=profile, seccomp_file=profile)
+    found = {each.what for each in compare(promise, await posture(subject, other))}
+    assert ("seccomp" in found) == (profile == "unconfined")
+    assert {"system call clone3", "system call io_uring_setup", "system call vsock"} <= found
 
 
 async def test_an_images_volume_is_covered(subject: Subject) -> None:
@@ -136,3 +140,18 @@ async def test_an_images_volume_is_covered(subject: Subject) -> None:
         volumes=(*spec.volumes, VolumeMount(spec.volumes[1].volume, "/data2", read_only=False)),
     )
     assert compare(promised_posture(spec, subject.info), await posture(subject, bare)) != []
+
+
+async def test_installers_may_race(subject: Subject) -> None:
+    binary = secrets.token_bytes(100_000)
+    found: list[InitVolume] = []
+
+    async def install() -> None:
+        found.append(await ensure(subject.engine, subject.image.id, binary, subject.labels))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(install)
+    assert len(set(found)) == 1
+    assert len(found) == 4
+    assert await ensure(subject.engine, subject.image.id, binary, (), known=found[0]) == found[0]

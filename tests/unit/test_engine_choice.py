@@ -140,13 +140,13 @@ def test_a_long_state_directory_gets_a_short_socket() -> None:
 
 
 def test_a_process_is_its_pid_and_its_start(tmp_path: Path) -> None:
-    record = this_process()
+    record = this_process("m")
     path = tmp_path / "r"
     path.write_text(json.dumps(record.as_json()))
     assert read_record(path) == record
     assert is_alive(record)
-    assert not is_alive(DaemonRecord(record.pid, record.start_time + 1, record.boot_id, 0))
-    assert not is_alive(DaemonRecord(record.pid, record.start_time, "another boot", 0))
+    assert not is_alive(DaemonRecord(record.pid, record.start_time + 1, record.boot_id, "m"))
+    assert not is_alive(DaemonRecord(record.pid, record.start_time, "another boot", "m"))
     child = os.fork()
     if child == 0:
         os._exit(0)

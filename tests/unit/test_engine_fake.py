@@ -54,7 +54,8 @@ async def played(
             assert compare(promised_posture(spec(), FAKE_INFO), posture) == []
             await sandbox.run(request, stdin, output.append)
             assert sandbox.end is not None
-            state = await sandbox.finish(output.append)
+            await sandbox.finish(output.append)
+            state = sandbox.state
             assert state is not None
         assert engine.containers == {}
         return output, sandbox.end.reason, state.exit_code
@@ -98,7 +99,8 @@ async def test_a_hanging_command_is_killed() -> None:
                 event.set()
                 await anyio.wait_all_tasks_blocked()
                 group.cancel_scope.cancel()
-            state = await sandbox.finish(output.append)
+            await sandbox.finish(output.append)
+            state = sandbox.state
         assert state is not None
         assert state.exit_code == 137
         assert output == [Output("stdout", b"a")]

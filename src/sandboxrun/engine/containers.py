@@ -33,13 +33,11 @@ SETTLE_SECONDS: Final = 10.0
 """How long a start whose answer was lost may take to show in the container's state."""
 CONTROL_SECONDS: Final = 10.0
 UPDATE_SECONDS: Final = 15.0
-ARCHIVE_SECONDS: Final = 120.0
 UNDO_SECONDS: Final = 10.0
-_RETRY_PAUSE: Final = 0.2
+RETRY_PAUSE: Final = 0.2
 _FIRST_POLL: Final = 0.002
 _LONGEST_POLL: Final = 0.05
 _LONGEST_BACKOFF: Final = 1.0
-_TAR: Final = "application/x-tar"
 _NO_SUCH: Final = "no such container"
 
 
@@ -82,7 +80,7 @@ async def _create(transport: Transport, dialect: Dialect, spec: ContainerSpec) -
     )
     answer = await transport.ask(call)
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not _name_taken(answer):
-        await anyio.sleep(_RETRY_PAUSE)
+        await anyio.sleep(RETRY_PAUSE)
         answer = await transport.ask(call)
     if answer.status == HTTPStatus.CREATED:
         return _created_id(call.what, answer)
@@ -272,7 +270,7 @@ async def _remove(transport: Transport, container: str, seconds: float) -> None:
         seconds=seconds,
         lane=Lane.CONTROL,
     )
-    for pause in _pauses(_RETRY_PAUSE, _LONGEST_BACKOFF):
+    for pause in _pauses(RETRY_PAUSE, _LONGEST_BACKOFF):
         try:
             answer = await transport.ask(call)
         except EngineUnavailableError:
@@ -324,50 +322,3 @@ async def list_containers(
     call = Call("list containers", "GET", "/containers/json", params, attempts=ATTEMPTS)
     found = parse_summaries(parse_document(call.what, await transport.demand(call)))
     return [container for container in found if labels.items() <= container.labels.items()]
-
-
-async def put_archive(transport: Transport, container: str, path: str, tar: bytes) -> None:
-    """See `Engine.put_archive`."""
-    await _require_never_started(transport, container)
-    await transport.demand(
-        Call(
-            f"put files into container {container}",
-            "PUT",
-            f"{path_of(container)}/archive",
-            {"path": path, "noOverwriteDirNonDir": "1"},
-            body=tar,
-            content_type=_TAR,
-            seconds=ARCHIVE_SECONDS,
-            lane=Lane.BULK,
-        )
-    )
-
-
-async def get_archive(
-    transport: Transport, container: str, path: str, limit_bytes: int
-) -> bytes | None:
-    """See `Engine.get_archive`."""
-    await _require_never_started(transport, container)
-    call = Call(
-        f"get files of container {container}",
-        "GET",
-        f"{path_of(container)}/archive",
-        {"path": path},
-        seconds=ARCHIVE_SECONDS,
-        lane=Lane.BULK,
-    )
-    answer = await transport.download(call, limit_bytes)
-    if answer.status == HTTPStatus.NOT_FOUND:
-        return None
-    if answer.status != HTTPStatus.OK:
-        raise status_fault(call.what, answer.status, answer.body)
-    return answer.body
-
-
-async def _require_never_started(transport: Transport, container: str) -> None:
-    """Refuse a started container: the archive API works on the host's side of its files."""
-    state = await inspect(transport, container)
-    if state is None:
-        raise EngineNotFoundError(f"There is no container {container}.")
-    if state.phase is not Phase.CREATED:
-        raise EngineConflictError(f"Container {container} has been started; files stay untouched.")

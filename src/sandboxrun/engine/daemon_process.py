@@ -12,9 +12,9 @@ from typing import Final
 
 from sandboxrun.engine.daemon_record import (
     DaemonRecord,
+    bears,
     boot_id,
     is_alive,
-    mount_namespace,
     parent,
     start_time,
 )
@@ -34,67 +34,61 @@ def stop(record: DaemonRecord) -> bool:
     """
     if is_alive(record):
         # Containers first: a daemon would wait ten seconds for each that ignores SIGTERM.
-        for pid in _family(record.mount_namespace, containers_only=True):
-            _kill(pid)
-        _signal(record, signal.SIGTERM)
+        for process in _family(record.mark, containers_only=True):
+            _signal(*process, signal.SIGKILL)
+        _signal(record.pid, record.start_time, signal.SIGTERM)
         if not _ended_within(record, TERM_SECONDS):
-            _signal(record, signal.SIGKILL)
+            _signal(record.pid, record.start_time, signal.SIGKILL)
             _ended_within(record, KILL_SECONDS)
     return _end_helpers(record) and not is_alive(record)
 
 
 def _end_helpers(record: DaemonRecord) -> bool:
     """Kill what still lives in the daemon's mount namespace, and its children."""
-    if record.boot_id != boot_id() or not record.mount_namespace:
+    if record.boot_id != boot_id():
         return True
     for _ in range(_ROUNDS):
-        left = list(_family(record.mount_namespace))
+        left = list(_family(record.mark))
         if not left:
             return True
-        for pid in left:
-            _kill(pid)
+        for process in left:
+            _signal(*process, signal.SIGKILL)
         time.sleep(_PAUSE)
     return False
 
 
-def _family(namespace: int, *, containers_only: bool = False) -> Iterator[int]:
-    """Yield every process of the namespace and every descendant of one, or only the latter.
+def _family(mark: str, *, containers_only: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield pid and start of every process of the namespace and of every descendant of one.
 
     Shims and monitors live in the daemon's namespace, containers are their children.
     """
-    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
     parents = {pid: parent(pid) for pid in pids}
-    inside = {pid for pid in pids if mount_namespace(pid) == namespace}
+    inside = {pid for pid in pids if bears(pid, mark)}
     for pid in pids:
         if containers_only and pid in inside:
             continue
         ancestor: int | None = pid
         while ancestor is not None and ancestor not in inside:
             ancestor = parents.get(ancestor)
-        if ancestor is not None and start_time(pid) is not None:
-            yield pid
+        started = start_time(pid)
+        if ancestor is not None and started is not None:
+            yield pid, started
 
 
-def _signal(record: DaemonRecord, number: signal.Signals) -> None:
+def _signal(pid: int, started: int, number: signal.Signals) -> None:
     try:
-        descriptor = os.pidfd_open(record.pid)
+        descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        # Checked after the descriptor exists, so the pid cannot have been reused in between.
-        if is_alive(record):
+        # Checked once the descriptor exists: from here on the pid cannot mean another process.
+        if start_time(pid) == started:
             signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
         return
     finally:
         os.close(descriptor)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _ended_within(record: DaemonRecord, seconds: float) -> bool:

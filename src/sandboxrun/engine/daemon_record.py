@@ -17,13 +17,15 @@ _DEAD: Final = frozenset({"Z", "X", "x"})
 
 @dataclass(frozen=True, slots=True)
 class DaemonRecord:
-    """One process of one boot, and the mount namespace it and its helpers live in."""
+    """One process of one boot, and the mark of the namespace it and its helpers live in."""
 
     pid: int
     start_time: int
     """Clock ticks since the boot."""
     boot_id: str
-    mount_namespace: int
+    mark: str
+    """Source of a mount that exists only in the daemon's mount namespace. Unlike the number of
+    the namespace it is never reused."""
 
     def as_json(self) -> dict[str, object]:
         """Return the record for `read_record`."""
@@ -31,17 +33,17 @@ class DaemonRecord:
             "pid": self.pid,
             "start_time": self.start_time,
             "boot_id": self.boot_id,
-            "mount_namespace": self.mount_namespace,
+            "mark": self.mark,
         }
 
 
-def this_process() -> DaemonRecord:
+def this_process(mark: str) -> DaemonRecord:
     """Return the record of the calling process; executing another program does not change it."""
     return DaemonRecord(
         pid=os.getpid(),
         start_time=start_time(os.getpid()) or 0,
         boot_id=boot_id(),
-        mount_namespace=mount_namespace("self") or 0,
+        mark=mark,
     )
 
 
@@ -53,7 +55,7 @@ def read_record(path: Path) -> DaemonRecord | None:
             pid=int(document["pid"]),
             start_time=int(document["start_time"]),
             boot_id=str(document["boot_id"]),
-            mount_namespace=int(document["mount_namespace"]),
+            mark=str(document["mark"]),
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -87,9 +89,11 @@ def parent(pid: int) -> int | None:
     return int(fields[1])
 
 
-def mount_namespace(pid: int | str) -> int | None:
-    """Return the inode of a process's mount namespace; None when it cannot be read."""
+def bears(pid: int, mark: str) -> bool:
+    """Return whether a process lives in the mount namespace that bears ``mark``."""
     try:
-        return os.stat(f"/proc/{pid}/ns/mnt").st_ino  # noqa: PTH116 - follows the magic link
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
+        mounts = Path(f"/proc/{pid}/mountinfo").read_text()
+    except OSError:
+        # It ended meanwhile: the file of a zombie cannot be read either.
+        return False
+    return bool(mark) and f" - tmpfs {mark} " in mounts

@@ -22,7 +22,7 @@ from docker.transport.unixconn import (
     UnixHTTPConnectionPool,
 )
 
-from sandboxrun.engine import containers, images, volumes
+from sandboxrun.engine import archives, containers, images, volumes
 from sandboxrun.engine.address import TcpAddress, UnixAddress, parse_address
 from sandboxrun.engine.answers import Greeting, parse_document, parse_engine, parse_greeting
 from sandboxrun.engine.attach import SocketAttachment, open_attachment
@@ -149,11 +149,11 @@ class DockerEngine:
 
     async def put_archive(self, container: str, path: str, tar: bytes) -> None:
         """See `Engine.put_archive`."""
-        await containers.put_archive(self._transport, container, path, tar)
+        await archives.put_archive(self._transport, container, path, tar)
 
     async def get_archive(self, container: str, path: str, *, limit_bytes: int) -> bytes | None:
         """See `Engine.get_archive`."""
-        return await containers.get_archive(self._transport, container, path, limit_bytes)
+        return await archives.get_archive(self._transport, container, path, limit_bytes)
 
     async def inspect_image(self, reference: str) -> ImageInfo | None:
         """See `Engine.inspect_image`."""

@@ -49,6 +49,7 @@ def posture_sections(promise: Promise) -> dict[str, str]:
         "uname": "Linux\n6.6.0\n#1\nx86_64\n",
         "hostname": promise.hostname,
         "env": "".join(f"{name}\0" for name in sorted(promise.env_names & {"PATH", "HOSTNAME"})),
+        "calls": "".join(f"{name}={code}\n" for name, code in promise.calls),
         "cgroup.pids.max": f"{promise.pids}\n",
     }
     quota = promise.nano_cpus * _PERIOD // _NANO

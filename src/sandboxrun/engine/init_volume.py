@@ -48,7 +48,7 @@ class InitVolume:
     digest: str
     """SHA-256 (hex) of everything in it."""
     created: str
-    """When the engine made it. Another time means another volume."""
+    """The engine's time for it. Another time means another volume, or a changed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,6 @@ async def ensure(
     if found is not None and known == _result(found, digest):
         return known
     async with _installer(engine, image_id, name, labels) as container:
-        volume = await _volume(engine, name, labels)
         if await _installed(engine, container) != files:
             await engine.put_archive(container, INIT_MOUNT, _tar(files))
             if await _installed(engine, container) != files:
@@ -88,6 +87,8 @@ async def ensure(
                     f"The volume {name} does not hold what was written to it.",
                     advice=f"Remove the volume {name} from the engine and try again.",
                 )
+        # Asked last: Docker's time of creation is the time its directory last changed.
+        volume = await _volume(engine, name, labels)
     return _result(volume, digest)
 
 

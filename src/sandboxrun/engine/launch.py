@@ -1,7 +1,7 @@
 """Start one daemon in a mount namespace of its own; run as ``python -I -m sandboxrun.engine.launch``.
 
-Arguments: the record to write, the log to append to, the directories to hide, ``--`` and the
-daemon's argv. The daemon is its own session and nobody's child, so it outlives whoever asked for
+Arguments: the record to write, the log to append to, a directory to mark the namespace at, the
+directories to hide, ``--`` and the daemon's argv. The daemon is its own session and nobody's child, so it outlives whoever asked for
 it. Its namespace shows it the cgroup file systems an OCI runtime can use, whatever the machine
 has mounted: crun refuses a hybrid of both versions, and a machine without an init system may have
 none. Exits with 0 once the daemon's program has been executed, with 1 and a reason otherwise.
@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import resource
+import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,11 +37,11 @@ _NEEDED: Final = frozenset({"cpu", "memory", "pids"})
 def main(arguments: Sequence[str]) -> int:
     """Start the daemon and return the exit status."""
     separator = arguments.index("--")
-    record, log, *hidden = arguments[:separator]
+    record, log, marked, *hidden = arguments[:separator]
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
-        _become(arguments[separator + 1 :], Path(record), Path(log), hidden, writer)
+        _become(arguments[separator + 1 :], Path(record), Path(log), (marked, *hidden), writer)
     os.close(writer)
     with os.fdopen(reader, "r") as fault:
         reason = fault.read()
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _become(
-    argv: Sequence[str], record: Path, log: Path, hidden: Sequence[str], fault: int
+    argv: Sequence[str], record: Path, log: Path, covered: Sequence[str], fault: int
 ) -> NoReturn:
     try:
         os.setsid()
@@ -59,10 +60,11 @@ def _become(
         if os.fork() != 0:
             os._exit(0)
         os.set_inheritable(fault, False)  # noqa: FBT003 - the os module's own signature
-        _enter_namespace(hidden)
+        mark = f"sandboxrun-{secrets.token_hex(16)}"
+        _enter_namespace(covered, mark)
         _redirect(log)
         _raise_open_files()
-        record.write_text(json.dumps(this_process().as_json()))
+        record.write_text(json.dumps(this_process(mark).as_json()))
         os.execv(argv[0], list(argv))  # noqa: S606 - an argv, no shell
     except OSError as error:
         os.write(fault, f"{argv[0]}: {error}".encode())
@@ -82,15 +84,15 @@ def _raise_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _enter_namespace(hidden: Sequence[str]) -> None:
+def _enter_namespace(covered: Sequence[str], mark: str) -> None:
     kernel = _Kernel()
     kernel.unshare_mounts()
     # Slave, not private: what the host unmounts later is unmounted here as well.
     kernel.mount("none", "/", None, _MS_REC | _MS_SLAVE)
     _provide_cgroups(kernel)
-    for path in hidden:
+    for path in covered:
         Path(path).mkdir(parents=True, exist_ok=True)
-        kernel.mount("tmpfs", path, "tmpfs", _INERT, "mode=0711")
+        kernel.mount(mark, path, "tmpfs", _INERT, "mode=0711")
 
 
 def _provide_cgroups(kernel: _Kernel) -> None:

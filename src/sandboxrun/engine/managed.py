@@ -122,7 +122,8 @@ class ManagedEngine:
     def _spawn(self, daemon: Daemon) -> None:
         launcher = (sys.executable, "-I", "-m", "sandboxrun.engine.launch")
         layout = self.layout
-        argv = (*launcher, str(layout.record), str(layout.log), *daemon.hidden, "--", *daemon.argv)
+        places = (str(layout.record), str(layout.log), str(layout.mark), *daemon.hidden)
+        argv = (*launcher, *places, "--", *daemon.argv)
         try:
             done = subprocess.run(
                 argv,

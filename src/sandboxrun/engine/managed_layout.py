@@ -47,6 +47,11 @@ class Layout:
         return self.run / "engine.sock"
 
     @property
+    def mark(self) -> Path:
+        """Where the daemon's mount namespace bears its mark."""
+        return self.run / "namespace"
+
+    @property
     def record(self) -> Path:
         """Which process it is."""
         return self.base / "daemon.json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from errno import errorcode
 from typing import Final
 
 from sandboxrun.engine.posture_promise import MountPromise, Promise
@@ -63,6 +64,10 @@ def _privileges(promise: Promise, posture: Posture) -> Iterator[Deviation]:
         yield Deviation("no_new_privs", "set", "not set")
     if posture.seccomp_mode != _FILTER_MODE or posture.seccomp_filters == 0:
         yield Deviation("seccomp", "a filter", f"mode {posture.seccomp_mode}")
+    tried = dict(posture.calls)
+    for name, code in promise.calls:
+        if tried.get(name) != code:
+            yield Deviation(f"system call {name}", errorcode[code], _outcome(tried.get(name)))
     for what, wanted, found in (
         ("uid", promise.uid, posture.uids),
         ("gid", promise.gid, posture.gids),
@@ -71,6 +76,12 @@ def _privileges(promise: Promise, posture: Posture) -> Iterator[Deviation]:
             yield Deviation(what, str(wanted), str(found))
     if not set(posture.groups) <= {promise.gid}:
         yield Deviation("groups", f"none but {promise.gid}", str(posture.groups))
+
+
+def _outcome(code: int | None) -> str:
+    if code is None:
+        return "not tried"
+    return errorcode.get(code, str(code)) if code else "allowed"
 
 
 def _limits(promise: Promise, posture: Posture) -> Iterator[Deviation]:

@@ -12,6 +12,7 @@ from typing import Final
 
 from sandboxrun.engine.dialect import CGROUP_V2, dialect_for
 from sandboxrun.engine.protocol import EngineInfo
+from sandboxrun.engine.seccomp import TRIED
 from sandboxrun.engine.spec import ContainerSpec, TmpfsMount
 
 ENV_NAMES: Final = frozenset({"PATH", "HOSTNAME", "HOME", "TERM", "container"})
@@ -73,6 +74,8 @@ class Promise:
     pids: int
     private_cgroup_namespace: bool
     env_names: frozenset[str]
+    calls: tuple[tuple[str, int], ...]
+    """System calls the init tries, with the errno of their refusal."""
 
 
 def promised_posture(spec: ContainerSpec, engine: EngineInfo) -> Promise:
@@ -104,6 +107,7 @@ def promised_posture(spec: ContainerSpec, engine: EngineInfo) -> Promise:
         pids=spec.pids,
         private_cgroup_namespace=dialect.private_cgroup_namespace,
         env_names=ENV_NAMES | {name for name, _ in spec.env},
+        calls=TRIED,
     )
 
 

@@ -32,6 +32,15 @@ _PERSONALITIES: Final = (0, _INT)
 _TTY_INJECTION: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: typing into a terminal on behalf of someone else."""
 
+TRIED: Final = (
+    ("clone3", errno.ENOSYS),
+    ("io_uring_setup", errno.ENOSYS),
+    ("keyctl", errno.EPERM),
+    ("unshare", errno.EPERM),
+    ("vsock", errno.EPERM),
+)
+"""Calls the init tries, and what becomes of them under this profile and under hardly another."""
+
 Json = dict[str, object]
 
 _FILES: Final = """

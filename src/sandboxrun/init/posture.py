@@ -28,7 +28,7 @@ _V1: Final = frozenset(
     {"cgroup.memory.limit", "cgroup.memory.memsw", "cgroup.cpu.quota", "cgroup.cpu.period"}
 )
 _V2: Final = frozenset({"cgroup.memory.max", "cgroup.memory.swap", "cgroup.cpu.max"})
-_KNOWN: Final = _REQUIRED | _V1 | _V2 | {"cgroup.pids.max"}
+_KNOWN: Final = _REQUIRED | _V1 | _V2 | {"cgroup.pids.max", "calls"}
 _V1_UNLIMITED: Final = 2**62
 """cgroup v1 shows no limit as LONG_MAX rounded down to a page."""
 _MAX_DIGITS: Final = 20
@@ -115,6 +115,8 @@ class Posture:
     kernel: str
     machine: str
     env_names: tuple[str, ...]
+    calls: tuple[tuple[str, int], ...] = ()
+    """System calls that were tried, and their errno; 0 for one that succeeded."""
 
     def rlimit(self, name: str) -> Rlimit | None:
         """Return the limit called ``name`` (as in setrlimit(2): "nofile", "fsize", …)."""
@@ -177,7 +179,13 @@ def _parse(texts: dict[str, str], env: bytes, fds: bytes) -> Posture:
         kernel=release,
         machine=machine,
         env_names=tuple(name.decode("utf-8", "backslashreplace") for name in split_terminated(env)),
+        calls=_calls(texts.get("calls", "")),
     )
+
+
+def _calls(text: str) -> tuple[tuple[str, int], ...]:
+    pairs = (line.split("=", 1) for line in text.splitlines())
+    return tuple((name, int(number)) for name, number in pairs)
 
 
 def _ids(text: str) -> Ids:
