@@ -6,8 +6,7 @@
  * that kind gets traced from then on, and wherever a signal interrupts a notified call the call is
  * made to start again after the handler. Tracing ends with the next exec and stops the
  * process only when a signal arrives. Forks are followed only where the handler is of SIGCHLD,
- * which comes unasked (dash has such a handler, and its subshells inherit it); a debugger's own
- * forks must stay free to be traced by it. */
+ * which comes unasked (dash has such a handler, and its subshells inherit it). */
 #ifndef SANDBOXRUN_GUARD_H
 #define SANDBOXRUN_GUARD_H
 

@@ -57,6 +57,24 @@ def test_the_init_survives(binary: Path, which: str, ordering: Ordering) -> None
     _attack(binary, which, ordering)
 
 
+def test_processes_cannot_trace_each_other(binary: Path) -> None:
+    code = (
+        "import ctypes, errno, os, time\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "child = os.fork() or time.sleep(1000)\n"
+        "for request, target in ((16, child), (0x4206, child), (0, 0), (0x4206, 1)):\n"
+        "    assert libc.ptrace(request, target, None, None) == -1\n"
+        "    assert ctypes.get_errno() == errno.EPERM, (request, ctypes.get_errno())\n"
+        "part = (ctypes.c_ulong * 2)(0, 8)\n"
+        "for call in (libc.process_vm_readv, libc.process_vm_writev):\n"
+        "    assert call(child, part, 1, part, 1, 0) == -1\n"
+        "    assert ctypes.get_errno() == errno.EPERM\n"
+    )
+    for ordering in Ordering.ARRIVAL, Ordering.EXACT:
+        result = run_in_init(binary, ["python3", "-c", code], ordering=ordering)
+        assert result.code == 0, result.output
+
+
 def test_foreign_system_call_tables_are_closed(binary: Path) -> None:
     code = (
         "import ctypes, errno, os\n"

@@ -27,6 +27,9 @@ _NETLINK_ROUTE: Final = 0
 _TYPE_MASK: Final = 0xF
 _INET_SOCKETS: Final = ((1, 0), (1, 6), (2, 0), (2, 17))
 """Stream sockets over TCP and datagram sockets over UDP. Not SCTP, DCCP, MPTCP or raw."""
+_TRACING: Final = (0x1, 0x6, 0x7, 0xC, 0x11, 0x4204, 0x4206, 0x4208)
+"""The requests of ptrace that the init guards exact order with: PEEKTEXT, POKEUSER, CONT, GETREGS,
+DETACH, GETREGSET, SEIZE and LISTEN. It installs a filter in the command that refuses all of them."""
 _PERSONALITIES: Final = (0, _INT)
 """Plain Linux, and the question which one it is."""
 _TTY_INJECTION: Final = (0x5412, 0x541C)
@@ -115,6 +118,8 @@ def seccomp_profile() -> str:
             _allow(["clone"], (0, _NAMESPACE_FLAGS, 0)),
             _allow(["socketpair"], (0, _INT, _AF_UNIX)),
             *_sockets(),
+            _allow(["process_vm_readv"]),
+            *(_allow(["ptrace"], (0, _INT, request)) for request in _TRACING),
             *(_allow(["personality"], (0, _INT, value)) for value in _PERSONALITIES),
             *(_allow(["ioctl"], (1, *masked)) for masked in other_than(_TTY_INJECTION)),
         ],
