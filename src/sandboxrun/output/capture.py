@@ -45,6 +45,7 @@ class Capture:
         self._ends_line = True
         self._finished = False
         self._redactions_in_recent = 0
+        self._passed: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self.total_bytes = 0
         """Bytes the command wrote, both streams together."""
 
@@ -79,6 +80,10 @@ class Capture:
         """Return what a display may show early; see `OrderedRedactor.decided`."""
         return self._redactor.decided()
 
+    def passed_bytes(self, stream: Stream) -> int:
+        """Return how many bytes of ``stream`` were returned so far."""
+        return self._passed[stream]
+
     def finish(self) -> list[tuple[Stream, bytes]]:
         """Return the rest that can be logged. Nothing is fed afterwards. Later calls do nothing.
 
@@ -108,8 +113,9 @@ class Capture:
         )
 
     def _shown(self, parts: list[tuple[Stream, bytes]]) -> list[tuple[Stream, bytes]]:
-        for _, data in parts:
+        for stream, data in parts:
             self._preview.feed(data)
+            self._passed[stream] += len(data)
         return parts
 
     def _show_recent(self) -> None:
