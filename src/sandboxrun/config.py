@@ -27,6 +27,11 @@ def _default_state_dir() -> Path:
     return Path(platformdirs.user_state_path("sandboxrun"))
 
 
+def host_environment() -> dict[str, str]:
+    """Return a copy of this process's environment, for finding secrets that must not be shown."""
+    return dict(os.environ)
+
+
 def _config_file() -> Path:
     named = os.environ.get("SANDBOXRUN_CONFIG")
     return Path(named) if named else platformdirs.user_config_path("sandboxrun") / "config.toml"

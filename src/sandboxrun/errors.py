@@ -154,6 +154,22 @@ class OutputError(SandboxrunError):
     default_advice = "Check the free space of the state directory; `sandboxrun gc` makes some."
 
 
+class UnknownArtifactError(UsageError):
+    """No artifact has this id, or the asker may not read it."""
+
+    code = "unknown_artifact"
+    default_advice = (
+        "An outcome names its artifact; `sandboxrun artifact list` shows those there are."
+    )
+
+
+class ArtifactExpiredError(UsageError):
+    """The artifact existed and is gone."""
+
+    code = "artifact_expired"
+    default_advice = "Run the command again, or write what is needed for longer to the workspace."
+
+
 class InstallError(SandboxrunError):
     """A needed program is absent and could not be installed or started."""
 

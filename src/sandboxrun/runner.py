@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ import anyio.to_thread
 from pydantic import ValidationError
 
 from sandboxrun.audit.log import AuditLog, open_audit
-from sandboxrun.config import Settings
+from sandboxrun.config import Settings, host_environment
 from sandboxrun.engine.connect import EngineSearch
 from sandboxrun.engine.connect import open_engine as connect_engine
 from sandboxrun.engine.docker import DockerEngine
@@ -27,6 +28,8 @@ from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
 from sandboxrun.model.validation import usage_error
+from sandboxrun.output.host_secrets import host_secrets
+from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.pipeline import Job, Tools, execute
 from sandboxrun.recovery import recover
@@ -87,7 +90,12 @@ class Runner:
     """Runs commands, each in a container of its own. Made by `Runner.open`."""
 
     def __init__(
-        self, settings: Settings, tools: Tools, store: Store, group: anyio.abc.TaskGroup
+        self,
+        settings: Settings,
+        tools: Tools,
+        store: Store,
+        group: anyio.abc.TaskGroup,
+        redaction: Redaction,
     ) -> None:
         self.settings = settings
         self.workspaces: Workspaces = tools.workspaces
@@ -97,6 +105,7 @@ class Runner:
         self._store = store
         self._desk = RequestDesk(store)
         self._group = group
+        self._redaction = redaction
 
     @classmethod
     @asynccontextmanager
@@ -121,8 +130,9 @@ class Runner:
             audit = await open_audit(store)
             await recover(engine, audit)
             tools = await _tools(chosen, store, audit, engine)
+            redaction = await anyio.to_thread.run_sync(_redaction, directory.path)
             group = await opened.enter_async_context(anyio.create_task_group())
-            runner = cls(chosen, tools, store, group)
+            runner = cls(chosen, tools, store, group, redaction)
             group.start_soon(runner._desk.serve)
             try:
                 yield runner
@@ -180,7 +190,7 @@ class Runner:
             started_at=started_at,
             ordering=settings.ordering,
             stop=Stop(),
-            log=RunLog(self._store.directory.spool / f"{run_id}.spool"),
+            log=RunLog(self._store.directory.spool / f"{run_id}.spool", self._redaction),
         )
         if request.workspace is not None:
             await self.workspaces.show(request.workspace)
@@ -226,6 +236,11 @@ async def _ask_when_cancelled(stop: Stop) -> None:
     finally:
         # Also reached after the outcome, when asking changes nothing any more.
         stop.ask(Cause.CANCELLED)
+
+
+def _redaction(state: Path) -> Redaction:
+    """Return what is removed from the output of every run; compiled once a machine."""
+    return Redaction.of(host_secrets(host_environment()), cache=state)
 
 
 async def _tools(settings: Settings, store: Store, audit: AuditLog, engine: Engine) -> Tools:

@@ -24,7 +24,7 @@ class OrderedRedactor:
 
     def __init__(self, redaction: Redaction, *, most_waiting: int = MOST_WAITING) -> None:
         self._most_waiting = most_waiting
-        self._streams = {
+        self._streams: dict[Stream, _Decided] = {
             "stdout": _Decided(StreamRedactor(redaction)),
             "stderr": _Decided(StreamRedactor(redaction)),
         }
@@ -55,6 +55,25 @@ class OrderedRedactor:
             data = data[room:]
             self._pass(passed)
         return passed
+
+    def prime(self, stream: Stream, data: bytes) -> None:
+        """Take note of what came before the first `feed`, without returning it.
+
+        What of it cannot be decided is returned in its turn.
+        """
+        redactor = self._streams[stream].redactor
+        redactor.feed(data)
+        if redactor.held_bytes:
+            self._waiting += redactor.held_bytes
+            self._append(stream, redactor.held_bytes)
+
+    def decided(self) -> dict[Stream, bytes]:
+        """Return what is decided and waits only for its turn, of each stream.
+
+        A display for a human, who would rather see it out of its place than late, may show it;
+        it is returned once more when its turn comes.
+        """
+        return {name: stream.decided() for name, stream in self._streams.items()}
 
     def finish(self) -> list[tuple[Stream, bytes]]:
         """Return the rest; nothing is fed afterwards."""
@@ -125,6 +144,10 @@ class _Decided:
     def feed(self, data: bytes, *, final: bool = False) -> None:
         """Decide about more."""
         self._passages += self.redactor.feed(data, final=final)
+
+    def decided(self) -> bytes:
+        """Return what `take` would, without taking it."""
+        return b"".join(passage[-1] for passage in self._passages)
 
     def take(self, most: int) -> tuple[int, bytes]:
         """Return how many of the next ``most`` bytes are decided, and what they became."""

@@ -7,6 +7,7 @@ never touched by this.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
@@ -41,13 +42,20 @@ class PreviewBuilder:
     """
 
     def __init__(
-        self, shape: PreviewShape = PreviewShape.TAIL, budget: Budget = PREVIEW_BUDGET
+        self,
+        shape: PreviewShape = PreviewShape.TAIL,
+        budget: Budget = PREVIEW_BUDGET,
+        clean: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        """``clean`` has the last word on what is shown: folding lines can join what was apart."""
+        self._clean = clean
+        self._skipped = False
         self._shape = shape
         self._budget = budget
         self._half = budget.half()
         self._stripper = AnsiStripper()
-        self._folder = LineFolder(budget.bytes + 2 * LONGEST_CHARACTER)
+        self._keep = budget.bytes + 2 * LONGEST_CHARACTER
+        self._folder = LineFolder(self._keep)
         self._tail = Tail(budget)
         self._head = b""
         self._head_full = shape is PreviewShape.TAIL
@@ -63,6 +71,13 @@ class PreviewBuilder:
         self._newlines += data.count(b"\n")
         self._ends_line = data.endswith(b"\n")
         self._add(self._stripper.feed(data))
+
+    def skip(self) -> None:
+        """Go on at a later place of the stream, in the middle of a line."""
+        self._stripper = AnsiStripper()
+        self._folder = LineFolder(self._keep)
+        self._tail = Tail(self._budget)
+        self._tail.cut = self._skipped = self._head_full = True
 
     def finish(
         self,
@@ -102,6 +117,10 @@ class PreviewBuilder:
 
     def _add(self, data: bytes) -> None:
         lines, cut = self._folder.feed(data)
+        if self._skipped and lines:
+            # The rest of a line whose beginning was skipped.
+            self._skipped = False
+            lines = lines[lines.index(b"\n") + 1 :]
         if cut:
             self._head_full = True
             self._tail.cut = True
@@ -121,10 +140,15 @@ class PreviewBuilder:
         everything = self._head + rest
         shown = last_lines(everything, self._budget)
         if not cut and shown == everything:
+            shown = self._cleaned(shown, self._budget)
             return b"", shown, False
         if self._shape is PreviewShape.TAIL:
-            return b"", shown, True
-        return self._head, last_lines(rest, self._half), True
+            return b"", self._cleaned(shown, self._budget), True
+        head = first_lines(self._cleaned(self._head, self._budget), self._half)
+        return head, self._cleaned(last_lines(rest, self._half), self._half), True
+
+    def _cleaned(self, text: bytes, budget: Budget) -> bytes:
+        return text if self._clean is None else last_lines(self._clean(text), budget)
 
 
 def text_for_model(preview: Preview) -> str:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
 
-from sandboxrun.model.event import Event, Step, Stream
+from sandboxrun.errors import OutputError
+from sandboxrun.model.event import Event, Exited, Settled, Step, Stream, Truncated
+from sandboxrun.model.output_limit import OnOutputLimit
 from sandboxrun.model.preview import Preview
+from sandboxrun.output.capture import Capture, OutputPolicy
 from sandboxrun.output.changes import Changes
 from sandboxrun.output.events import events
-from sandboxrun.output.preview import PreviewBuilder
+from sandboxrun.output.redact import Redaction
 from sandboxrun.output.spool import SpoolWriter
 
 
 class RunLog:
     """The writing end of one run's output. Close it when the run is settled."""
 
-    def __init__(self, path: Path) -> None:
-        """Create the spool. Raises `OutputError` when that is not possible."""
+    def __init__(
+        self,
+        path: Path,
+        redaction: Redaction,
+        *,
+        policy: OutputPolicy | None = None,
+        on_limit: Callable[[], None] | None = None,
+    ) -> None:
+        """Create the spool. Raises `OutputError` when that is not possible.
+
+        ``on_limit`` is called once, when the output limit is passed and the policy says that the
+        run shall end.
+        """
         self.path = path
+        self.capture = Capture(redaction, OutputPolicy() if policy is None else policy)
+        self._on_limit = on_limit
         self._spool = SpoolWriter(path)
-        self._preview = PreviewBuilder()
-        self._digest = hashlib.sha256()
-        self._bytes = 0
         self._opened = anyio.Event()
+        self._announced = False
+        self._finished = False
+        self.fault: OutputError | None = None
+        """The first failure to write output down, for want of space say. What the command wrote
+        since then is counted and previewed, and the run goes on."""
 
     @property
     def changes(self) -> Changes:
@@ -37,19 +55,20 @@ class RunLog:
     @property
     def output_bytes(self) -> int:
         """How many bytes the command wrote so far, both streams together."""
-        return self._bytes
+        return self.capture.total_bytes
 
     def event(self, step: Step) -> None:
         """Put an event at the end. Raises `OutputError` when it cannot be written."""
+        if isinstance(step, Exited | Settled):
+            self._finish_output()
         self._spool.append(step)
 
     def output(self, stream: Stream, data: bytes) -> None:
-        """Put output at the end. Raises `OutputError` when it cannot be written."""
-        self._bytes += len(data)
-        self._digest.update(data)
-        self._spool.append_output(stream, data)
-        self._preview.feed(data)
-        self._opened.set()
+        """Take what the command wrote. Never raises for want of space; see ``fault``."""
+        self._append(self.capture.feed(stream, data))
+        if self.capture.limit_reached and not self._announced:
+            self._announced = True
+            self._announce_limit()
 
     async def complete_events(self) -> None:
         """Complete events when their time is over, until cancelled. Cancelling leaves nothing."""
@@ -61,15 +80,17 @@ class RunLog:
                 continue
             await anyio.sleep(max(due - time.monotonic(), 0.0))
             if self._spool.due == due:
-                self._spool.close_event()
+                self._keeping(self._spool.close_event)
 
-    def preview(self) -> Preview:
-        """Return the preview; no output may follow."""
-        return self._preview.finish()
+    def preview(self, *, rest: str | None = None) -> Preview:
+        """Return the preview; no output may follow. ``rest`` says where the complete output is."""
+        self._finish_output()
+        return self.capture.preview(rest=rest)
 
     def output_digest(self) -> str:
-        """Return the SHA-256 (hex) of the output, both streams in their order."""
-        return self._digest.hexdigest()
+        """Return the SHA-256 (hex) of the output as it is kept, both streams in their order."""
+        self._finish_output()
+        return self._spool.output_digest()
 
     def events(self, after: int = 0) -> AsyncGenerator[Event]:
         """Yield the events behind number ``after``, live; see `sandboxrun.output.events.events`."""
@@ -77,4 +98,39 @@ class RunLog:
 
     def close(self) -> None:
         """Let go of the spool. Safe to call twice."""
-        self._spool.close()
+        try:
+            self._spool.close()
+        except OutputError as fault:
+            self.fault = fault
+
+    def _finish_output(self) -> None:
+        if not self._finished:
+            self._finished = True
+            self._append(self.capture.finish())
+            self._keeping(self._spool.finish_output)
+
+    def _append(self, parts: list[tuple[Stream, bytes]]) -> None:
+        for stream, data in parts:
+            self._keeping(partial(self._spool.append_output, stream, data))
+        if parts:
+            self._opened.set()
+
+    def _announce_limit(self) -> None:
+        policy = self.capture.policy
+        discarding = policy.on_limit is OnOutputLimit.DISCARD
+        truncated = Truncated(
+            kept_bytes=self._spool.output_bytes,
+            limit_bytes=policy.limit_bytes,
+            discarding=discarding,
+        )
+        self._keeping(partial(self._spool.append, truncated))
+        if not discarding and self._on_limit is not None:
+            self._on_limit()
+
+    def _keeping(self, write: Callable[[], object]) -> None:
+        """Write, unless it failed before: what is kept shall be a prefix of what was written."""
+        if self.fault is None:
+            try:
+                write()
+            except OutputError as fault:
+                self.fault = fault

@@ -13,6 +13,7 @@ here and not by each reader, so that all of them see the same events with the sa
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from types import TracebackType
@@ -64,6 +65,9 @@ class SpoolWriter:
         self._open_bytes = 0
         self._opened_at = _NEVER
         self._tails: dict[Stream, bytes] = {"stdout": b"", "stderr": b""}
+        self._digest = hashlib.sha256()
+        self.output_bytes = 0
+        """Bytes of output appended by this writer."""
         self._file = AppendFile(path, create=not resume)
         try:
             if resume:
@@ -89,6 +93,10 @@ class SpoolWriter:
         """When `close_event` should be called (``time.monotonic``), or None if it need not be."""
         return None if self._open is None else self._opened_at + self._coalesce
 
+    def output_digest(self) -> str:
+        """Return the SHA-256 (hex) of the output appended, both streams in their order."""
+        return self._digest.hexdigest()
+
     def append(self, event: Step) -> Step:
         """Put ``event`` at the end and return it with its number and time.
 
@@ -96,7 +104,7 @@ class SpoolWriter:
         """
         final = isinstance(event, Settled)
         if final:
-            self._flush_tails()
+            self.finish_output()
         self.close_event()
         fields = event.model_dump_json(exclude={"seq", "time"}).encode()
         record = self._write(self._seq + 1, RecordKind.CONTROL, fields, last=True)
@@ -114,6 +122,19 @@ class SpoolWriter:
         whole = len(data) - incomplete_tail(data)
         self._tails[stream] = data[whole:]
         self._append_pieces(stream, data[:whole])
+
+    def finish_output(self) -> None:
+        """Say that no output follows: an unfinished character is appended as it is.
+
+        Raises `OutputError` when the file cannot be written.
+        """
+        for stream in _KINDS:
+            tail, self._tails[stream] = self._tails[stream], b""
+            if tail:
+                # On its own: it is not UTF-8, and what is before it shall stay text.
+                self.close_event()
+                self._append_pieces(stream, tail)
+        self.close_event()
 
     def close_event(self) -> None:
         """Complete the event that is open, so that readers see it. Nothing happens without one.
@@ -133,8 +154,7 @@ class SpoolWriter:
         """
         try:
             if not self._settled:
-                self._flush_tails()
-                self.close_event()
+                self.finish_output()
         finally:
             self._file.close()
             self.changes.notify(final=True)
@@ -157,14 +177,6 @@ class SpoolWriter:
             self._seq = reader.newest_seq
             self._settled = reader.settled
             self._open = reader.open_stream
-
-    def _flush_tails(self) -> None:
-        for stream in _KINDS:
-            tail, self._tails[stream] = self._tails[stream], b""
-            if tail:
-                # On its own: it is not UTF-8, and what is before it shall stay text.
-                self.close_event()
-                self._append_pieces(stream, tail)
 
     def _append_pieces(self, stream: Stream, data: bytes) -> None:
         start = 0
@@ -189,6 +201,8 @@ class SpoolWriter:
         # An open event always has room for one more character, so no piece comes out empty.
         last = leading or self._open_bytes > MAX_EVENT_BYTES - LONGEST_CHARACTER
         self._write(self._seq + (not joins), _KINDS[stream], piece, last=last)
+        self._digest.update(piece)
+        self.output_bytes += len(piece)
         self._open = None if last else stream
         if last:
             self.changes.notify()
