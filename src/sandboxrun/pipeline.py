@@ -40,7 +40,7 @@ from sandboxrun.settle.reason import reason_for
 from sandboxrun.settle.stopping import until_stopped
 from sandboxrun.settle.usage import usage_of
 from sandboxrun.settle.verdict import Ending, Verdict, settle
-from sandboxrun.workspace.volumes import Mounted, Workspaces, ownership_tar
+from sandboxrun.workspace.volumes import Mounted, Workspaces
 
 BACKSTOP_SECONDS = 30.0
 """How much later than ours the init's own deadline is; it matters only if we die."""
@@ -131,7 +131,6 @@ async def _run(
     with stage("create"):
         spec = harden(await _plan(job, tools, image, mounted))
         sandbox = await owned.enter_async_context(open_sandbox(tools.engine, spec))
-        await tools.engine.put_archive(sandbox.container, "/workspace", ownership_tar(mounted.uid))
     progress.sandbox = sandbox
     with stage("start"):
         require(promised_posture(spec, tools.info), await sandbox.start())

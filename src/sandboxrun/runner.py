@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
+import structlog
 from pydantic import ValidationError
 
 from sandboxrun.audit.log import AuditLog, open_audit
@@ -127,13 +128,21 @@ class Runner:
             )
             store = await opened.enter_async_context(open_store(directory))
             engine = await opened.enter_async_context(open_engine(chosen))
+            if store.opened.damage is not None:
+                structlog.get_logger().warning(
+                    "database_replaced",
+                    damage=store.opened.damage,
+                    set_aside=str(store.opened.rebuilt_from),
+                )
             audit = await open_audit(store)
+            opened.push_async_callback(audit.finish)
             await recover(engine, audit)
             tools = await _tools(chosen, store, audit, engine)
             redaction = await anyio.to_thread.run_sync(_redaction, directory.path)
             group = await opened.enter_async_context(anyio.create_task_group())
             runner = cls(chosen, tools, store, group, redaction)
             group.start_soon(runner._desk.serve)
+            group.start_soon(audit.keep_durable)
             try:
                 yield runner
             finally:

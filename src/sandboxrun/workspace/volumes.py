@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
+import os
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import anyio.to_thread
 from pydantic import BaseModel, ConfigDict
 
 from sandboxrun.engine.protocol import Engine, VolumeInfo
@@ -44,18 +44,6 @@ class Mounted:
 def uid_of(volume: str) -> int:
     """Return the uid of a lineage: the same for every run on ``volume``, different for most others."""
     return UID_FIRST + zlib.crc32(volume.encode()) % UID_COUNT
-
-
-def ownership_tar(uid: int) -> bytes:
-    """Return a tar that gives the directory it is extracted in to ``uid``, mode 0755."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        root = tarfile.TarInfo("./")
-        root.type = tarfile.DIRTYPE
-        root.mode = 0o755
-        root.uid = root.gid = uid
-        tar.addfile(root)
-    return buffer.getvalue()
 
 
 class Workspaces:
@@ -107,16 +95,24 @@ class Workspaces:
         """
         if name is not None:
             workspace = await self.show(name)
+            await self._give(workspace.volume, workspace.uid)
             yield Mounted(workspace.volume, workspace.uid)
             return
         volume = new_id("tmp")
         tags = (*self._tags(labels.ROLE_THROWAWAY), (labels.OWNER, owner))
         try:
             await self._engine.create_volume(VolumeSpec(volume, tags))
+            await self._give(volume, uid_of(volume))
             yield Mounted(volume, uid_of(volume))
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_SECONDS):
                 await self._discard(volume)
+
+    async def _give(self, volume: str, uid: int) -> None:
+        """Make ``uid`` the owner of an empty volume's root; engines give it to root."""
+        found = await self._engine.inspect_volume(volume)
+        if found is not None and os.geteuid() == 0:
+            await anyio.to_thread.run_sync(os.chown, found.mountpoint, uid, uid)
 
     async def _discard(self, volume: str) -> None:
         try:

@@ -7,12 +7,16 @@ import traceback
 from importlib.metadata import version
 from typing import Annotated
 
+import structlog
 import typer
 
+from sandboxrun.config import Settings
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.interfaces.cli import audit, engine, image, runs, workspace
 from sandboxrun.interfaces.cli import exec as exec_module
 from sandboxrun.interfaces.cli.gc import gc_command
+from sandboxrun.runner import Runner
+from sandboxrun.state.runs import RunRow
 
 app = typer.Typer(
     name="sandboxrun",
@@ -36,17 +40,28 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+async def _recover(run: RunRow) -> None:
+    """Open a runner: that settles the runs of dead owners and removes what they left."""
+    del run
+    async with Runner.open(Settings.read()):
+        return
+
+
 @app.callback()
 def _root(
+    ctx: typer.Context,
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     del show_version
+    ctx.obj = _recover
 
 
 def main() -> None:
     """Run the command line and exit: a fault's own status, 130 for ^C, 70 for a defect of ours."""
+    # stdout is for results: what is logged must not end up in somebody's JSON.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         app()
     except SandboxrunError as fault:
