@@ -47,6 +47,8 @@ class Request(BaseModel):
     """Resource limits; None takes the setting's."""
     on_output_limit: OnOutputLimit = OnOutputLimit.END
     """What happens when the command writes more than is kept."""
+    keep_output: bool = False
+    """Keep the complete output as an artifact even if the outcome shows all of it."""
     preview: PreviewShape = PreviewShape.TAIL
     """Which part of a long output the outcome shows."""
     image: str | None = None
