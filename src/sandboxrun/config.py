@@ -17,8 +17,9 @@ from pydantic_settings import (
 )
 
 from sandboxrun.errors import ConfigurationError
-from sandboxrun.model.limits import Limits
+from sandboxrun.model.limits import GIB, Limits
 from sandboxrun.model.ordering import Ordering
+from sandboxrun.model.output_limit import MAX_OUTPUT_BYTES
 
 DEFAULT_IMAGE = "sandboxrun/workspace:latest"
 
@@ -74,6 +75,14 @@ class Settings(BaseSettings):
     """Limits of runs that name none."""
     ordering: Ordering = Ordering.EXACT
     """How stdout and stderr are put in one sequence; weaker where the runtime cannot do it."""
+    output_limit_bytes: int = Field(default=MAX_OUTPUT_BYTES, ge=1)
+    """Output of one run that is kept, both streams together."""
+    artifact_lifetime_seconds: float = Field(default=24 * 3600.0, gt=0)
+    """How long the complete output of a run can be read."""
+    artifact_budget_bytes: int = Field(default=2 * GIB, ge=0)
+    """Disk space of all artifacts together; the oldest make room."""
+    spool_budget_bytes: int = Field(default=4 * GIB, ge=0)
+    """Disk space of all runs' logs together; the oldest make room."""
     env_allow: tuple[str, ...] = ("LANG", "LC_ALL", "TERM", "TZ")
     """Names of the image's environment that reach the command."""
     principal: str = Field(default_factory=getpass.getuser)

@@ -20,10 +20,11 @@ from sandboxrun.engine.posture_compare import require
 from sandboxrun.engine.posture_promise import promised_posture
 from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
-from sandboxrun.errors import ImageUnusableError, SandboxrunError, StateError
+from sandboxrun.errors import ImageUnusableError, OutputError, SandboxrunError, StateError
 from sandboxrun.init.request import InitRequest
 from sandboxrun.init.session import Output
 from sandboxrun.model import labels
+from sandboxrun.model.artifact import Artifact
 from sandboxrun.model.environment import command_environment
 from sandboxrun.model.event import Exited, Settled, Started
 from sandboxrun.model.ids import new_id
@@ -33,6 +34,7 @@ from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
 from sandboxrun.model.signals import signal_name
 from sandboxrun.model.timings import Timings
+from sandboxrun.output.artifacts import Artifacts
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.records import intent_of, receipt_of
 from sandboxrun.settle.cause import Stop
@@ -56,6 +58,7 @@ class Tools:
     init: InitInstallation
     audit: AuditLog
     workspaces: Workspaces
+    artifacts: Artifacts
     env_allow: tuple[str, ...]
     installation: str
 
@@ -171,7 +174,10 @@ async def _conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
     )
     if progress.sent_at is not None:
         job.log.event(Exited(exit_code=verdict.exit_code, signal=signal_name(verdict.signal)))
-    outcome = _outcome(job, progress, verdict)
+    artifact, rest = await _kept_output(job, tools)
+    outcome = _outcome(job, progress, verdict).model_copy(
+        update={"artifact": artifact, "preview": job.log.preview(rest=rest)}
+    )
     # 10 receipt: the outcome and its record are committed together.
     try:
         await tools.audit.settle(
@@ -193,6 +199,24 @@ async def _conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
     return outcome
 
 
+async def _kept_output(job: Job, tools: Tools) -> tuple[Artifact | None, str | None]:
+    """Keep the output where it is not shown whole; say where it is."""
+    if not (job.log.preview().truncated or job.request.keep_output):
+        return None, None
+    try:
+        artifact = await tools.artifacts.keep(
+            job.log.path,
+            run_id=job.run_id,
+            workspace=job.request.workspace,
+            principal=job.principal,
+        )
+    except (OutputError, StateError) as fault:
+        return None, f"The complete output could not be kept: {fault.message}"
+    what = "The first part of the output" if job.log.capture.limit_reached else "All of it"
+    until = artifact.expires_at.isoformat(timespec="minutes")
+    return artifact, f"{what} is {artifact.id} until {until}: sandboxrun artifact get {artifact.id}"
+
+
 def _outcome(job: Job, progress: Progress, verdict: Verdict) -> Outcome:
     record = None if progress.sandbox is None else progress.sandbox.record
     if record is not None:
@@ -210,23 +234,31 @@ def _outcome(job: Job, progress: Progress, verdict: Verdict) -> Outcome:
         status=verdict.status,
         exit_code=verdict.exit_code,
         signal=signal_name(verdict.signal),
-        reason=reason_for(
-            verdict,
-            limits=job.limits,
-            timeout_seconds=job.timeout_seconds,
-            oom_kills=usage.oom_kills,
-            cwd=DEFAULT_CWD if job.request.cwd is None else job.request.cwd,
-        ),
+        reason=job.log.text(
+            reason_for(
+                verdict,
+                limits=job.limits,
+                timeout_seconds=job.timeout_seconds,
+                oom_kills=usage.oom_kills,
+                cwd=DEFAULT_CWD if job.request.cwd is None else job.request.cwd,
+            )
+        )
+        + _unwritten(job.log.fault),
         started_at=job.started_at,
         elapsed_seconds=elapsed,
         timings=progress.timings.milliseconds(),
         preview=job.log.preview(),
+        redactions=job.log.capture.redactions,
         ordering=job.ordering if record is None else record.ordering,
         image=None if progress.image is None else progress.image.id,
         usage=usage,
         limits=job.limits,
         receipt_id=new_id("receipt"),
     )
+
+
+def _unwritten(fault: OutputError | None) -> str:
+    return "" if fault is None else f" Its output could not all be written down: {fault.message}"
 
 
 async def _image(engine: Engine, reference: str) -> ImageInfo:
@@ -241,7 +273,7 @@ def _init_request(job: Job, tools: Tools, image: ImageInfo) -> InitRequest:
     return InitRequest(
         argv=() if request.argv is None else request.argv,
         script=request.command,
-        env=command_environment(image.env, tools.env_allow, request.env),
+        env=command_environment(image.env, tools.env_allow, {**request.env, **request.secrets}),
         cwd=DEFAULT_CWD if request.cwd is None else request.cwd,
         deadline_ms=int((job.timeout_seconds + BACKSTOP_SECONDS) * 1000),
         ordering=job.ordering,

@@ -58,7 +58,7 @@ def intent_of(job: Recorded, audit: AuditLog, *, image: str) -> Intent:
         workspace=request.workspace,
         command=command_digest(request),
         stdin=None if request.stdin is None else sha256(request.stdin),
-        env=env_digests(request.env, audit.env_secret),
+        env=env_digests({**request.env, **request.secrets}, audit.env_secret),
         cwd=None if request.cwd is None else escaped(request.cwd),
         timeout_seconds=job.timeout_seconds,
         limits=job.limits,

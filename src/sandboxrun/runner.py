@@ -29,12 +29,17 @@ from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
 from sandboxrun.model.validation import usage_error
+from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
+from sandboxrun.output.capture import OutputPolicy
 from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
+from sandboxrun.output.secret_forms import Secret
+from sandboxrun.output.spools import spool_path
 from sandboxrun.pipeline import Job, Tools, execute
 from sandboxrun.recovery import recover
 from sandboxrun.settle.cause import Cause, Stop
+from sandboxrun.state.artifacts import ArtifactRows
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.requests import RequestDesk, RequestKind, answer
@@ -180,10 +185,14 @@ class Runner:
             raise
 
     async def _accept(self, request: Request) -> Job:
+        if request.workspace is not None:
+            await self.workspaces.show(request.workspace)
         settings = self.settings
         run_id = new_id("run")
         started_at = datetime.now(UTC)
         principal = settings.principal if request.principal is None else request.principal
+        stop = Stop()
+        log = self._log(run_id, request, stop)
         job = Job(
             run_id=run_id,
             request=request,
@@ -198,11 +207,9 @@ class Runner:
             principal=principal,
             started_at=started_at,
             ordering=settings.ordering,
-            stop=Stop(),
-            log=RunLog(self._store.directory.spool / f"{run_id}.spool", self._redaction),
+            stop=stop,
+            log=log,
         )
-        if request.workspace is not None:
-            await self.workspaces.show(request.workspace)
         await self._runs.insert(
             NewRun(
                 run_id=run_id,
@@ -210,12 +217,29 @@ class Runner:
                 principal=principal,
                 conversation=request.conversation,
                 started_at=rfc3339(started_at),
-                request_json=_stored(request),
+                request_json=_stored(request, log),
             ),
             durable=False,
         )
         job.log.event(Queued())
         return job
+
+    def _log(self, run_id: str, request: Request, stop: Stop) -> RunLog:
+        redaction = self._redaction
+        if request.secrets:
+            redaction = redaction.including(
+                Secret(escaped(name), value) for name, value in request.secrets.items()
+            )
+        return RunLog(
+            spool_path(self._store.directory.spool, run_id),
+            redaction,
+            policy=OutputPolicy(
+                limit_bytes=self.settings.output_limit_bytes,
+                on_limit=request.on_output_limit,
+                preview=request.preview,
+            ),
+            on_limit=lambda: stop.ask(Cause.OUTPUT_LIMIT),
+        )
 
     async def _supervise(self, job: Job, run: Run) -> None:
         """Carry one run to its end, shielded; a cancelled runner asks for the end instead."""
@@ -261,9 +285,16 @@ async def _tools(settings: Settings, store: Store, audit: AuditLog, engine: Engi
         init=InitInstallation(engine, info, store.directory.engine, installation),
         audit=audit,
         workspaces=Workspaces(engine, installation),
+        artifacts=artifacts_of(store, settings),
         env_allow=settings.env_allow,
         installation=installation,
     )
+
+
+def artifacts_of(store: Store, settings: Settings) -> Artifacts:
+    """Return the artifacts of an open store, with the policy of ``settings``."""
+    policy = ArtifactPolicy(settings.artifact_lifetime_seconds, settings.artifact_budget_bytes)
+    return Artifacts(store.directory.artifacts, ArtifactRows(store), policy)
 
 
 @asynccontextmanager
@@ -305,9 +336,14 @@ def _as_request(request: Request | str | None, fields: Mapping[str, Any]) -> Req
     return request_from(**given)
 
 
-def _stored(request: Request) -> str:
+def _stored(request: Request, log: RunLog) -> str:
     """Return the request as it is kept: names of the environment, never its values."""
-    shown = request.model_dump(mode="json", exclude={"env", "stdin"})
+    shown = request.model_dump(mode="json", exclude={"env", "secrets", "stdin"})
+    if request.command is not None:
+        shown["command"] = log.text(escaped(request.command))
+    if request.argv is not None:
+        shown["argv"] = [log.text(escaped(argument)) for argument in request.argv]
+    shown["secrets"] = sorted(escaped(name) for name in request.secrets)
     shown["env"] = sorted(escaped(name) for name in request.env)
     shown["stdin_bytes"] = None if request.stdin is None else len(request.stdin)
     return json.dumps(shown)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sandboxrun.model.preview import PreviewShape
 from sandboxrun.output.ansi import AnsiStripper
 from sandboxrun.output.escape import TerminalEscaper, escape
 from sandboxrun.output.lines import Budget
-from sandboxrun.output.preview import PreviewBuilder, PreviewShape
+from sandboxrun.output.preview import PreviewBuilder
 
 PIECES = st.sampled_from(
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -201,3 +202,15 @@ def test_a_token_is_gone_wherever_it_stands(token: bytes) -> None:
     else:
         assert b"[redacted: " in shown
         assert token[-8:] not in shown or token.startswith((b"http", b"://", b'"', b"-----BEGIN P"))
+
+
+def test_what_was_compiled_before_finds_the_same(tmp_path: Path) -> None:
+    text = b" ".join(TOKENS)
+    expected = REDACTION.bytes(text)
+    for _ in range(2):
+        assert Redaction.of(SECRETS, cache=tmp_path).bytes(text) == expected
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) == 4
+    for path in kept:
+        path.write_bytes(b"damaged" + path.read_bytes()[7:])
+    assert Redaction.of(SECRETS, cache=tmp_path).bytes(text) == expected

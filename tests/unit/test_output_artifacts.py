@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandboxrun.errors import ArtifactExpiredError, OutputError, UnknownArtifactError
+from sandboxrun.model.artifact import ArtifactRow, Gone
 from sandboxrun.model.event import Settled
 from sandboxrun.model.status import Status
-from sandboxrun.output.artifacts import ArtifactPolicy, ArtifactRow, Artifacts, Gone
+from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
 from sandboxrun.output.seekable import FRAME_BYTES, SeekableWriter, read_range
 from sandboxrun.output.spool import SpoolWriter
 from sandboxrun.output.spools import SpoolPolicy, collect_spools, spool_path

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sandboxrun.model.event import Event, Exited, Output, Settled, Stream, Truncated
 from sandboxrun.model.output_limit import OnOutputLimit
+from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.status import Status
 from sandboxrun.output.capture import REMEMBERED_BYTES, Capture, OutputPolicy
 from sandboxrun.output.host_secrets import host_secrets
-from sandboxrun.output.preview import PreviewShape
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.output.secret_forms import Secret

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sandboxrun.model.artifact import Artifact
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.preview import Preview
@@ -50,6 +51,10 @@ class Outcome(BaseModel):
     timings: dict[str, Annotated[float, Field(ge=0)]]
     """Milliseconds per stage."""
     preview: Preview
+    artifact: Artifact | None = None
+    """The complete output, where the preview does not show all of it."""
+    redactions: int = 0
+    """How many secrets were removed from the output."""
     ordering: Ordering
     image: str | None
     """Content id of the image that was used."""

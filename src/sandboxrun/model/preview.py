@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from pydantic import BaseModel, ConfigDict
+
+
+class PreviewShape(StrEnum):
+    """Which part is shown when not everything fits."""
+
+    TAIL = "tail"
+    """The end."""
+    HEAD_AND_TAIL = "head+tail"
+    """The beginning and the end, half of the budget each."""
 
 
 class Preview(BaseModel):

@@ -9,6 +9,8 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sandboxrun.model.limits import Limits
+from sandboxrun.model.output_limit import OnOutputLimit
+from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.text import RawBytes, escaped
 
 MAX_COMMAND_BYTES = 16 * 1024 * 1024
@@ -35,12 +37,20 @@ class Request(BaseModel):
     """Working directory: absolute, or relative to the workspace. Must exist in the sandbox."""
     env: Mapping[RawBytes, RawBytes] = Field(default_factory=dict)
     """Additions to the environment, visible in records by name."""
+    secrets: Mapping[RawBytes, RawBytes] = Field(default_factory=dict, repr=False)
+    """More of the environment: given to the command, and removed from whatever is shown or kept."""
     stdin: bytes | None = Field(default=None, repr=False)
     """Bytes of standard input; None is an empty one."""
     timeout_seconds: float | None = Field(default=None, gt=0, le=86_400)
     """Limit on the command's own time; None takes the setting's."""
     limits: Limits | None = None
     """Resource limits; None takes the setting's."""
+    on_output_limit: OnOutputLimit = OnOutputLimit.END
+    """What happens when the command writes more than is kept."""
+    keep_output: bool = False
+    """Keep the complete output as an artifact even if the outcome shows all of it."""
+    preview: PreviewShape = PreviewShape.TAIL
+    """Which part of a long output the outcome shows."""
     image: str | None = None
     """Image reference; None takes the setting's."""
     principal: str | None = None
@@ -80,7 +90,7 @@ class Request(BaseModel):
                 )
         return argv
 
-    @field_validator("env")
+    @field_validator("env", "secrets")
     @classmethod
     def _env_can_be_passed(cls, env: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
         for name, value in env.items():
@@ -101,6 +111,14 @@ class Request(BaseModel):
         if not cwd or b"\0" in cwd:
             raise ValueError("the working directory is empty or contains a NUL byte")
         return posixpath.normpath(posixpath.join(b"/workspace", cwd))
+
+    @model_validator(mode="after")
+    def _one_value_a_name(self) -> Self:
+        twice = self.env.keys() & self.secrets.keys()
+        if twice:
+            shown = escaped(min(twice))
+            raise ValueError(f"{shown} is given both as a secret and as a visible value")
+        return self
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

@@ -28,6 +28,8 @@ class Status(StrEnum):
     """The caller ended it."""
     OUT_OF_MEMORY = "out_of_memory"
     """The kernel ended it at the memory limit."""
+    OUTPUT_LIMIT = "output_limit"
+    """It wrote more than is kept, and was ended for it."""
     IMAGE_UNUSABLE = "image_unusable"
     """The image is missing or cannot run commands; nothing was started."""
     INVALID_CWD = "invalid_cwd"
@@ -50,6 +52,7 @@ _EXIT_STATUS: Final = MappingProxyType(
         Status.TIMED_OUT: 124,
         Status.CANCELLED: 130,
         Status.OUT_OF_MEMORY: 137,
+        Status.OUTPUT_LIMIT: 122,
         Status.IMAGE_UNUSABLE: _FAULT,
         Status.INVALID_CWD: _FAULT,
         Status.ENGINE_FAILED: _FAULT,

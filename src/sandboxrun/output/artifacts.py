@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, assert_never
 
@@ -21,7 +20,7 @@ import anyio
 import anyio.to_thread
 
 from sandboxrun.errors import ArtifactExpiredError, OutputError, UnknownArtifactError
-from sandboxrun.model.artifact import Artifact
+from sandboxrun.model.artifact import Artifact, ArtifactRow, Gone
 from sandboxrun.model.event import Output
 from sandboxrun.output.seekable import SeekableWriter, read_range
 from sandboxrun.output.spool_reader import SpoolReader
@@ -31,28 +30,6 @@ _UNFINISHED: Final = ".part"
 _ID_BYTES: Final = 20
 _LEFTOVER_SECONDS: Final = 3600.0
 """How old a file without a row must be to be taken for left over: making one takes seconds."""
-
-
-class Gone(StrEnum):
-    """Why an artifact cannot be read any more."""
-
-    EXPIRED = "expired"
-    EVICTED = "evicted"
-    """It made room for newer ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactRow:
-    """What the index remembers; longer than the artifact itself can be read."""
-
-    artifact: Artifact
-    run_id: str
-    workspace: str | None
-    principal: str
-    created_at: datetime
-    stored_bytes: int
-    """Size of its file."""
-    gone: Gone | None = None
 
 
 class ArtifactIndex(Protocol):

@@ -12,9 +12,9 @@ from typing import Final
 
 from sandboxrun.model.event import Stream
 from sandboxrun.model.output_limit import MAX_OUTPUT_BYTES, OnOutputLimit
-from sandboxrun.model.preview import Preview
+from sandboxrun.model.preview import Preview, PreviewShape
 from sandboxrun.output.ordered import OrderedRedactor
-from sandboxrun.output.preview import PREVIEW_BUDGET, PreviewBuilder, PreviewShape
+from sandboxrun.output.preview import PREVIEW_BUDGET, PreviewBuilder
 from sandboxrun.output.recent import Recent
 from sandboxrun.output.redact import Redaction
 

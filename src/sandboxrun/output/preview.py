@@ -8,10 +8,9 @@ never touched by this.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Final
 
-from sandboxrun.model.preview import Preview
+from sandboxrun.model.preview import Preview, PreviewShape
 from sandboxrun.output.ansi import AnsiStripper
 from sandboxrun.output.lines import (
     Budget,
@@ -24,15 +23,6 @@ from sandboxrun.output.lines import (
 from sandboxrun.output.utf8 import LONGEST_CHARACTER
 
 PREVIEW_BUDGET: Final = Budget(lines=2000, bytes=50 * 1024)
-
-
-class PreviewShape(StrEnum):
-    """Which part is shown when not everything fits."""
-
-    TAIL = "tail"
-    """The end."""
-    HEAD_AND_TAIL = "head+tail"
-    """The beginning and the end, half of the budget each."""
 
 
 class PreviewBuilder:

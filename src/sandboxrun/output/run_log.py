@@ -29,7 +29,7 @@ class RunLog:
         redaction: Redaction,
         *,
         policy: OutputPolicy | None = None,
-        on_limit: Callable[[], None] | None = None,
+        on_limit: Callable[[], object] | None = None,
     ) -> None:
         """Create the spool. Raises `OutputError` when that is not possible.
 
@@ -38,6 +38,7 @@ class RunLog:
         """
         self.path = path
         self.capture = Capture(redaction, OutputPolicy() if policy is None else policy)
+        self._redaction = redaction
         self._on_limit = on_limit
         self._spool = SpoolWriter(path)
         self._opened = anyio.Event()
@@ -86,6 +87,10 @@ class RunLog:
         """Return the preview; no output may follow. ``rest`` says where the complete output is."""
         self._finish_output()
         return self.capture.preview(rest=rest)
+
+    def text(self, text: str) -> str:
+        """Return ``text`` as it may be shown beside the output: without secrets."""
+        return self._redaction.text(text)
 
     def output_digest(self) -> str:
         """Return the SHA-256 (hex) of the output as it is kept, both streams in their order."""

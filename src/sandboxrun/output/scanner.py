@@ -202,10 +202,13 @@ def _digest(patterns: Sequence[bytes], flags: int) -> str:
 
 def _load(path: Path) -> hyperscan.Database | None:
     try:
-        return hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
+        database = hyperscan.loadb(path.read_bytes(), hyperscan.HS_MODE_BLOCK)
+        # A loaded one comes without its working memory.
+        database.scratch = hyperscan.Scratch(database)
     except (OSError, hyperscan.error):
-        # Absent, or made by another processor or version: compiled again.
+        # Absent, damaged, or made by another processor or version: compiled again.
         return None
+    return database
 
 
 def _keep(path: Path, data: bytes) -> None:

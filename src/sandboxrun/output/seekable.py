@@ -18,7 +18,8 @@ from sandboxrun.errors import OutputError
 
 FRAME_BYTES: Final = 256 * 1024
 """Uncompressed bytes of a frame: the most that is decompressed for nothing by a range read."""
-_LEVEL: Final = 3
+_LEVEL: Final = 1
+"""The settlement of a run waits for it: 64 MiB of log text take a tenth of a second."""
 _SKIPPABLE: Final = struct.Struct("<II")
 _SKIPPABLE_MAGIC: Final = 0x184D2A5E
 _ENTRY: Final = struct.Struct("<II")

@@ -12,6 +12,7 @@ class Cause(StrEnum):
 
     CANCELLED = "cancelled"
     DEADLINE = "deadline"
+    OUTPUT_LIMIT = "output_limit"
 
 
 class Stop:

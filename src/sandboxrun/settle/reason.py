@@ -17,7 +17,7 @@ LOST = (
 )
 
 
-def reason_for(  # noqa: C901, PLR0911 - one sentence a status
+def reason_for(  # noqa: C901, PLR0911, PLR0912 - one sentence a status
     verdict: Verdict, *, limits: Limits, timeout_seconds: float, oom_kills: int | None, cwd: bytes
 ) -> str:
     """Return the sentence for ``verdict``."""
@@ -54,6 +54,12 @@ def reason_for(  # noqa: C901, PLR0911 - one sentence a status
             return (
                 f"The command was killed at its memory limit of {limits.memory_bytes // MIB} MiB. "
                 "Use less memory, or ask for a higher limit."
+            )
+        case Status.OUTPUT_LIMIT:
+            return (
+                "The command was ended because it wrote more output than is kept. What it wrote "
+                "until then was kept. Write to a file, filter, or ask for later output to be "
+                "discarded (on_output_limit)."
             )
         case Status.IMAGE_UNUSABLE | Status.ENGINE_FAILED:
             return _fault(verdict)

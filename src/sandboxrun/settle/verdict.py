@@ -55,6 +55,8 @@ class Verdict:
 
 def settle(ending: Ending) -> Verdict:
     """Return the verdict. Total: every ending has one."""
+    if ending.cause is Cause.OUTPUT_LIMIT:
+        return _output_limit(ending.record)
     if ending.record is not None:
         return _by_record(ending, ending.record)
     if ending.cause is not None:
@@ -90,8 +92,18 @@ def _by_cause(cause: Cause) -> Verdict:
             return Verdict(status=Status.CANCELLED)
         case Cause.DEADLINE:
             return Verdict(status=Status.TIMED_OUT)
+        case Cause.OUTPUT_LIMIT:
+            return Verdict(status=Status.OUTPUT_LIMIT)
         case _:
             assert_never(cause)
+
+
+def _output_limit(record: ExitRecord | None) -> Verdict:
+    # Also where the command was quicker than the kill: else a race would decide the status.
+    exited = record is not None and record.kind is ExitKind.EXITED
+    return Verdict(
+        status=Status.OUTPUT_LIMIT, exit_code=record.code if record is not None and exited else None
+    )
 
 
 def _exited(code: int | None, *, shell: bool) -> Verdict:

@@ -25,7 +25,7 @@ import anyio.to_thread
 from sandboxrun.errors import StateError
 from sandboxrun.model.ids import new_id
 
-_DIRECTORIES: Final = ("runs", "engine", "spool", "locks", "backups", "audit")
+_DIRECTORIES: Final = ("runs", "engine", "spool", "locks", "backups", "audit", "artifacts")
 _INSTALLATION: Final = "installation"
 _LOCK_POLL_SECONDS: Final = 0.02
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -82,6 +82,11 @@ class StateDirectory:
     def spool(self) -> Path:
         """Captured output on its way to consumers."""
         return self._below("spool")
+
+    @property
+    def artifacts(self) -> Path:
+        """Complete output of runs, compressed."""
+        return self._below("artifacts")
 
     @property
     def audit(self) -> Path:

@@ -154,4 +154,13 @@ CREATE TABLE event_cursors (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS)
+_ARTIFACTS: Final = """
+ALTER TABLE artifacts ADD COLUMN workspace TEXT;
+ALTER TABLE artifacts ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+ALTER TABLE artifacts ADD COLUMN stored_bytes INTEGER NOT NULL DEFAULT 0 CHECK (stored_bytes >= 0);
+ALTER TABLE artifacts ADD COLUMN gone TEXT;
+ALTER TABLE artifacts ADD COLUMN gone_at TEXT;
+CREATE INDEX artifacts_present ON artifacts (created_at) WHERE gone IS NULL;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS)

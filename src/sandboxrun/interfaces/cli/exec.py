@@ -10,13 +10,15 @@ import anyio
 import typer
 from typer.core import TyperCommand
 
-from sandboxrun.config import Settings
+from sandboxrun.config import Settings, host_environment
 from sandboxrun.errors import InvalidEnvironmentError, UsageError
 from sandboxrun.interfaces.cli.live import Mode, follow
 from sandboxrun.interfaces.cli.options import EngineOption, read_size
 from sandboxrun.interfaces.cli.signals import cancel_on_signal
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.outcome import Outcome
+from sandboxrun.model.output_limit import OnOutputLimit
+from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.request import Request
 from sandboxrun.model.status import exit_status
 from sandboxrun.runner import Runner, request_from
@@ -51,6 +53,10 @@ def exec_command(
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", help="K=V, visible in records. Repeatable.")
     ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", help="Name of a variable of yours: passed on, never shown."),
+    ] = None,
     image: Annotated[str | None, typer.Option(help="Image to run in.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU seconds per second.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory, e.g. 512m or 2g.")] = None,
@@ -63,6 +69,15 @@ def exec_command(
     stdin: Annotated[
         bool, typer.Option("--stdin", help="Pass this process's standard input on.")
     ] = False,
+    on_output_limit: Annotated[
+        OnOutputLimit, typer.Option(help="What happens to a run that writes more than is kept.")
+    ] = OnOutputLimit.END,
+    keep_output: Annotated[
+        bool, typer.Option("--keep-output", help="Make an artifact even of a short output.")
+    ] = False,
+    preview: Annotated[
+        PreviewShape, typer.Option(help="Which part of a long output the outcome shows.")
+    ] = PreviewShape.TAIL,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the outcome, alone, on stdout.")
     ] = False,
@@ -72,7 +87,7 @@ def exec_command(
 
     The container has no network, hard limits and a scrubbed environment, and is gone afterwards.
 
-    Exit status: the command's own; 2 usage, 121 lost, 124 timed out, 125 engine, image or working
+    Exit status: the command's own; 2 usage, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
     directory, 126 not executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
     """
     argv: Sequence[str] | None = ctx.meta.get(_ARGV)
@@ -90,6 +105,10 @@ def exec_command(
         cwd=cwd,
         timeout_seconds=timeout,
         env=_environment(env if env is not None else []),
+        secrets=_secrets(secret if secret is not None else []),
+        on_output_limit=on_output_limit,
+        keep_output=keep_output,
+        preview=preview,
         image=image,
         limits=_limits(settings.limits, cpus=cpus, memory=memory, pids=pids, disk=disk),
         principal=principal,
@@ -116,6 +135,17 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise InvalidEnvironmentError(f"--env {pair!r} has no '='.", advice="Write --env K=V.")
         environment[name] = value
     return environment
+
+
+def _secrets(names: Sequence[str]) -> dict[str, str]:
+    ours = host_environment()
+    missing = [name for name in names if name not in ours]
+    if missing:
+        raise InvalidEnvironmentError(
+            f"--secret {missing[0]}: no such variable is set.",
+            advice="Export it first; its value is not given on the command line, where others see it.",
+        )
+    return {name: ours[name] for name in names}
 
 
 def _limits(
