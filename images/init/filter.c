@@ -106,23 +106,32 @@ static void protect(struct program *program, const struct protected_ids *ids)
     when_target(program, SYS_ioprio_set, IOPRIO_USER, ids);
 }
 
-/* Before a handler is installed (see guard.h), not when one is only asked for. Left out are the
- * signals of the keyboard, which shells set around every command although there is no terminal,
- * and those a thread raises by what it does itself, so that they never interrupt a call. */
+/* Before a handler is installed (see guard.h), not when one is only asked for. These are the signals
+ * that timers, children and other processes send. Asking for all would be dear: posix_spawn and
+ * subshells reset dozens. Left out are those of the keyboard (there is no terminal), those a thread
+ * raises by what it does itself, which never interrupt a call, and rare ones. Of SIGCHLD only where
+ * the old handler is not asked for at once, as bash does for every subshell with one that restarts. */
 static void notify_before_handlers(struct program *program)
 {
-    static const uint32_t harmless[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS,
-                                        SIGILL, SIGFPE,  SIGTRAP, SIGSYS,  SIGABRT, SIGPIPE};
-    size_t count = sizeof harmless / sizeof *harmless;
-    size_t action = offsetof(struct seccomp_data, args) + 8;
-    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, count + 7, SYS_rt_sigaction);
+    static const uint32_t guarded[] = {SIGHUP,  SIGUSR1,   SIGUSR2, SIGALRM, SIGTERM,
+                                       SIGPROF, SIGVTALRM, SIGIO,   34,      35}; /* SIGRTMIN, +1 */
+    const uint16_t equal = BPF_JMP | BPF_JEQ | BPF_K;
+    size_t count = sizeof guarded / sizeof *guarded;
+    size_t action = offsetof(struct seccomp_data, args) + 8, old_action = action + 8;
+    emit(program, equal, 0, count + 13, SYS_rt_sigaction);
     load_argument(program, 0);
     for (size_t i = 0; i < count; i++)
-        emit(program, BPF_JMP | BPF_JEQ | BPF_K, count - i + 4, 0, harmless[i]);
-    load(program, action);
-    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0);
+        emit(program, equal, count + 5 - i, 0, guarded[i]); /* to "is it null" */
+    emit(program, equal, 0, 4, SIGCHLD);
+    load(program, old_action);
+    emit(program, equal, 0, 2, 0);
+    load(program, old_action + 4);
+    emit(program, equal, 1, 0, 0);
+    answer(program, SECCOMP_RET_ALLOW);
+    load(program, action); /* is it null? */
+    emit(program, equal, 0, 2, 0);
     load(program, action + 4);
-    emit(program, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0);
+    emit(program, equal, 1, 0, 0);
     answer(program, SECCOMP_RET_USER_NOTIF);
     answer(program, SECCOMP_RET_ALLOW);
 }

@@ -1,6 +1,7 @@
 /* Writes numbered lines to stderr while signals come in, without being prepared for EINTR.
  * signals restart|interrupt stdio LINES MICROSECONDS      one thread, a timer
- * signals restart|interrupt threads LINES MICROSECONDS    eight threads signalled in turn */
+ * signals restart|interrupt threads LINES MICROSECONDS    eight threads signalled in turn
+ * signals restart|interrupt plain|old SIGNAL 0            installs a handler, tells whether traced */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,6 +60,16 @@ int main(int argc, char **argv)
     action.sa_flags = strcmp(argv[1], "restart") == 0 ? SA_RESTART : 0;
     lines = atoi(argv[3]);
     microseconds = atoi(argv[4]);
+    if (strcmp(argv[2], "plain") == 0 || strcmp(argv[2], "old") == 0) {
+        struct sigaction old;
+        char line[256];
+        FILE *status = fopen("/proc/self/status", "r");
+        sigaction(lines, &action, strcmp(argv[2], "old") == 0 ? &old : NULL);
+        while (fgets(line, sizeof line, status))
+            if (strncmp(line, "TracerPid:", 10) == 0)
+                return line[11] == '1';
+        return 2;
+    }
     if (strcmp(argv[2], "stdio") == 0) {
         struct itimerval timer = {{0, microseconds}, {0, microseconds}}, none = {{0, 0}, {0, 0}};
         sigaction(SIGALRM, &action, NULL);

@@ -199,6 +199,18 @@ def test_nothing_is_lost_by_make(binary: Path) -> None:
     assert result.stream("stderr").count(b"\n") == 1000
 
 
+def test_only_handlers_that_could_cost_data_are_guarded(binary: Path) -> None:
+    command = (
+        "for signal in $(seq 1 64); do case $signal in 9|19|32|33) continue;; esac; "
+        "for how in interrupt restart; do for old in plain old; do "
+        "signals $how $old $signal 0 || echo $signal $how $old; done; done; done"
+    )
+    guarded = (1, 10, 12, 14, 15, 26, 27, 29, 34, 35)
+    expected = {f"{number} interrupt {old}" for number in guarded for old in ("plain", "old")}
+    found = _run(binary, command).output.decode().splitlines()
+    assert set(found) == expected | {"17 interrupt plain"}
+
+
 def test_tracing_ends_with_exec_and_does_not_follow_forks(binary: Path) -> None:
     show = 'import re; print(re.findall("TracerPid:.(.)", open("/proc/self/status").read()))'
     command = f"trap : USR1; python3 -c '{show}'; exec python3 -c '{show}'"
