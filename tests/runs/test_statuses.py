@@ -71,7 +71,7 @@ SIGNALED = [
     "kill -USR1 $$",
     "exec python3 -c 'import os; os.abort()'",
     "exec python3 -c 'import ctypes; ctypes.string_at(0)'",
-    "exec python3 -c 'import os, signal; os.kill(os.getpid(), signal.SIGPIPE)'",
+    "exec python3 -c 'import os, signal; os.kill(os.getpid(), signal.SIGXCPU)'",
     "exec sh -c 'kill -ALRM $$'",
 ]
 TIMED_OUT = [
