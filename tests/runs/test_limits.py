@@ -6,8 +6,8 @@ import json
 import textwrap
 
 import pytest
+from run_bench import Bench
 
-from conftest import Bench
 from sandboxrun import Limits, Status
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker]

@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Mapping
 
 import pytest
+from run_bench import Bench
 
-from conftest import Bench
 from sandboxrun import Status
 from sandboxrun.model.status import exit_status
 

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from run_bench import Bench
 
-from conftest import Bench
 from sandboxrun import Limits, Status
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker]

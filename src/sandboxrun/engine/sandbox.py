@@ -182,7 +182,10 @@ async def open_sandbox(engine: Engine, spec: ContainerSpec) -> AsyncIterator[San
     be removed in time carries the labels by which the next recovery finds it.
     """
     try:
-        container = await engine.create(spec)
+        # Shielded, bounded by the call's own deadline: an abandoned creation may be carried out
+        # after the removal below has found nothing to remove.
+        with anyio.CancelScope(shield=True):
+            container = await engine.create(spec)
         async with engine.attach(container) as attachment:
             yield Sandbox(engine, container, attachment)
     finally:

@@ -101,7 +101,9 @@ class Workspaces:
         volume = new_id("tmp")
         tags = (*self._tags(labels.ROLE_THROWAWAY), (labels.OWNER, owner))
         try:
-            await self._engine.create_volume(VolumeSpec(volume, tags))
+            # Shielded: an abandoned creation may be carried out after the removal below.
+            with anyio.CancelScope(shield=True):
+                await self._engine.create_volume(VolumeSpec(volume, tags))
             await self._give(volume, uid_of(volume))
             yield Mounted(volume, uid_of(volume))
         finally:

@@ -1,0 +1,37 @@
+"""A runner on each engine and event loop, whose pipeline can be stopped at any await point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+from interrupting import Cancelling, Interrupter, engine_address
+
+from sandboxrun import Runner, Settings
+from sandboxrun import runner as runner_module
+from sandboxrun.engine.protocol import EngineKind
+
+CASES = [
+    pytest.param((EngineKind.DOCKER, "asyncio"), id="docker-asyncio", marks=pytest.mark.docker),
+    pytest.param((EngineKind.DOCKER, "trio"), id="docker-trio", marks=pytest.mark.docker),
+    pytest.param((EngineKind.PODMAN, "asyncio"), id="podman-asyncio", marks=pytest.mark.podman),
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def cancelling(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cancelling]:
+    kind, backend = request.param
+    settings = Settings(
+        state_dir=tmp_path_factory.mktemp("state") / "s", engine=engine_address(kind)
+    )
+    interrupter = Interrupter()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        start_blocking_portal(backend) as portal,
+        portal.wrap_async_context_manager(Runner.open(settings)) as runner,
+    ):
+        patch.setattr(runner_module, "execute", interrupter.execute)
+        yield Cancelling(runner, portal, interrupter, settings, kind)
