@@ -14,9 +14,7 @@ _DETACH = 2
 
 
 @contextmanager
-def overlay(
-    store: Path, lowers: Sequence[str], upper: str | None, point: Path
-) -> Iterator[Path]:
+def overlay(store: Path, lowers: Sequence[str], upper: str | None, point: Path) -> Iterator[Path]:
     """Mount layers of a store directory, the uppermost first, at ``point``."""
     options = "lowerdir=" + ":".join(str(store / each / "d") for each in lowers)
     if upper is not None:

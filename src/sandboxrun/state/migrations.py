@@ -161,6 +161,7 @@ CREATE TABLE stores (
   store_id TEXT PRIMARY KEY,
   engine_id TEXT NOT NULL UNIQUE,
   volume TEXT NOT NULL,
+  base TEXT NOT NULL,
   created_at TEXT NOT NULL
 ) STRICT;
 CREATE TABLE layers (

@@ -79,9 +79,7 @@ def _inode(entry: Entry) -> tuple[int, int]:
     return entry.device, entry.inode
 
 
-def _names(
-    old: MergedTree, new: MergedTree, before: Node | None, after: Node | None
-) -> set[bytes]:
+def _names(old: MergedTree, new: MergedTree, before: Node | None, after: Node | None) -> set[bytes]:
     """Return the names that may differ: all but those both have from the same lower layers."""
     olds = before.parts if before is not None and before.entry.is_dir else ()
     news = after.parts if after is not None and after.entry.is_dir else ()

@@ -74,6 +74,34 @@ class DirectLayers:
                 if owner is not None:
                     os.fchown(made, owner, owner)
 
+    def make_home(self, layer: str, name: str, owner: int) -> None:
+        """See `Layers.make_home`."""
+        with self._store() as store, opened(store, _content(layer, b"")) as root:
+            try:
+                os.mkdir(name, 0o755, dir_fd=root)
+            except FileExistsError:
+                return
+            with opened(root, name.encode()) as home:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                ignore = os.open(".gitignore", flags, 0o644, dir_fd=home)
+                try:
+                    os.write(ignore, b"*\n")
+                    os.fchmod(ignore, 0o644)
+                    os.fchown(ignore, owner, owner)
+                finally:
+                    os.close(ignore)
+                os.fchmod(home, 0o755)
+                os.fchown(home, owner, owner)
+
+    def drop_scratch(self, layer: str) -> None:
+        """See `Layers.drop_scratch`."""
+        with (
+            suppress(FileNotFoundError),
+            self._store() as store,
+            opened(store, layer.encode()) as directory,
+        ):
+            remove_tree(directory, SCRATCH)
+
     def remove(self, layer: str) -> None:
         """See `Layers.remove`."""
         with self._store() as store:

@@ -64,6 +64,14 @@ class Layers(Protocol):
         """
         ...
 
+    def make_home(self, layer: str, name: str, owner: int) -> None:
+        """Make the home directory in a new layer unless it has one; git never sees it."""
+        ...
+
+    def drop_scratch(self, layer: str) -> None:
+        """Remove what overlayfs needed to write a layer, once it is mounted no more."""
+        ...
+
     def remove(self, layer: str) -> None:
         """Remove a layer and all it holds. One that is gone is fine."""
         ...

@@ -125,9 +125,7 @@ class MergedTree:
         return None
 
 
-def _follow(
-    search: _Search, redirect: bytes, walked: list[bytes], rest: list[bytes]
-) -> None:
+def _follow(search: _Search, redirect: bytes, walked: list[bytes], rest: list[bytes]) -> None:
     """Apply a redirect found at ``walked``; ``rest`` is still to be looked up below it."""
     if redirect.startswith(b"/"):
         search.stopped = False
