@@ -56,6 +56,13 @@ class UnknownWorkspaceError(UsageError):
     )
 
 
+class UnknownSnapshotError(UsageError):
+    """The workspace has no such snapshot."""
+
+    code = "unknown_snapshot"
+    default_advice = "`sandboxrun snapshot list WORKSPACE` shows those that exist."
+
+
 class UnknownRunError(UsageError):
     """No run has this id."""
 
@@ -145,6 +152,24 @@ class StateError(SandboxrunError):
 
     code = "state"
     default_advice = "Check owner, mode and free space of the state directory, or choose another with SANDBOXRUN_STATE_DIR."
+
+
+class WorkspaceLostError(SandboxrunError):
+    """The workspace's data are gone from the engine, or are not the ones they were."""
+
+    code = "workspace_lost"
+    exit_status = 121
+    default_advice = (
+        "Its volume was removed or replaced from outside. Restore that volume, or "
+        "`sandboxrun workspace remove` the workspace and create it anew."
+    )
+
+
+class WorkspaceLimitError(SandboxrunError):
+    """The workspace cannot take another layer."""
+
+    code = "workspace_limit"
+    default_advice = "Fork the workspace from a directory (`workspace create --from`)."
 
 
 class OutputError(SandboxrunError):

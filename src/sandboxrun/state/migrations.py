@@ -164,3 +164,80 @@ CREATE INDEX artifacts_present ON artifacts (created_at) WHERE gone IS NULL;
 """
 
 MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS)
+_WORKSPACES = """
+DROP TABLE snapshots;
+DROP TABLE workspaces;
+CREATE TABLE stores (
+  store_id TEXT PRIMARY KEY,
+  engine_id TEXT NOT NULL UNIQUE,
+  volume TEXT NOT NULL,
+  base TEXT NOT NULL,
+  created_at TEXT NOT NULL
+) STRICT;
+CREATE TABLE layers (
+  layer_id TEXT PRIMARY KEY,
+  store_id TEXT NOT NULL REFERENCES stores (store_id),
+  state TEXT NOT NULL CHECK (state IN ('open', 'sealed', 'doomed')),
+  entries INTEGER NOT NULL DEFAULT 0 CHECK (entries >= 0)
+) STRICT;
+CREATE INDEX layers_doomed ON layers (layer_id) WHERE state = 'doomed';
+CREATE TABLE workspaces (
+  workspace_id TEXT PRIMARY KEY,
+  name TEXT UNIQUE,
+  store_id TEXT NOT NULL REFERENCES stores (store_id),
+  uid INTEGER NOT NULL CHECK (uid >= 0),
+  mount_at TEXT NOT NULL,
+  head TEXT NOT NULL,
+  owner TEXT,
+  created_at TEXT NOT NULL,
+  CHECK (name IS NOT NULL OR owner IS NOT NULL)
+) STRICT;
+CREATE INDEX workspaces_by_uid ON workspaces (uid);
+CREATE TABLE snapshots (
+  seq INTEGER PRIMARY KEY,
+  snapshot_id TEXT NOT NULL UNIQUE,
+  workspace_id TEXT NOT NULL REFERENCES workspaces (workspace_id) ON DELETE CASCADE,
+  parent TEXT,
+  run_id TEXT,
+  cause TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('committed', 'durable')),
+  created_at TEXT NOT NULL,
+  effects TEXT
+) STRICT;
+CREATE INDEX snapshots_by_workspace ON snapshots (workspace_id, seq);
+CREATE INDEX snapshots_committed ON snapshots (seq) WHERE state = 'committed';
+CREATE TABLE snapshot_layers (
+  snapshot_id TEXT NOT NULL REFERENCES snapshots (snapshot_id) ON DELETE CASCADE,
+  position INTEGER NOT NULL CHECK (position >= 0),
+  layer_id TEXT NOT NULL REFERENCES layers (layer_id),
+  PRIMARY KEY (snapshot_id, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX snapshot_layers_by_layer ON snapshot_layers (layer_id);
+CREATE TABLE writers (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT,
+  workspace_id TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  asked_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX writers_by_workspace ON writers (workspace_id, ticket);
+CREATE TABLE mounts (
+  volume TEXT PRIMARY KEY,
+  workspace_id TEXT NOT NULL,
+  snapshot_id TEXT NOT NULL,
+  upper TEXT REFERENCES layers (layer_id),
+  run_id TEXT,
+  owner TEXT NOT NULL,
+  mounted_at TEXT NOT NULL,
+  sealed INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mounts_by_workspace ON mounts (workspace_id);
+CREATE TABLE mount_layers (
+  volume TEXT NOT NULL REFERENCES mounts (volume) ON DELETE CASCADE,
+  position INTEGER NOT NULL CHECK (position >= 0),
+  layer_id TEXT NOT NULL REFERENCES layers (layer_id),
+  PRIMARY KEY (volume, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX mount_layers_by_layer ON mount_layers (layer_id);
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _WORKSPACES)

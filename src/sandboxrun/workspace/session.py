@@ -1,0 +1,223 @@
+"""One run's use of a workspace: a stack that is mounted, sealed and put away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from sandboxrun.engine.protocol import Engine
+from sandboxrun.errors import EngineError, StateError
+from sandboxrun.model import labels
+from sandboxrun.model.effects import Effects
+from sandboxrun.model.ids import new_id
+from sandboxrun.model.timings import Timings
+from sandboxrun.model.workspace import SnapshotCause, Workspace
+from sandboxrun.state.store import Store
+from sandboxrun.workspace import mount_rows, rows
+from sandboxrun.workspace.effects import effects_between
+from sandboxrun.workspace.layers import Layers
+from sandboxrun.workspace.line import Line, Turn
+from sandboxrun.workspace.rows import MountRow
+from sandboxrun.workspace.store import LayerStore
+
+CLOSE_SECONDS = 30.0
+"""How long putting a mount away may take; recovery does the rest."""
+_REMOVE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What a run left."""
+
+    snapshot_after: str | None
+    """None: nothing changed, or the workspace is a throwaway one."""
+    effects: Effects
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What all sessions share."""
+
+    engine: Engine
+    state: Store
+    layers: LayerStore
+    line: Line
+
+
+class Session:
+    """A mounted stack. Made and put away by `Workspaces`."""
+
+    def __init__(
+        self,
+        access: Access,
+        workspace: Workspace,
+        mount: MountRow,
+        lowers: tuple[str, ...],
+        turn: Turn | None,
+        timings: Timings,
+    ) -> None:
+        self.workspace = workspace
+        self.snapshot_before = None if workspace.name is None else mount.snapshot_id
+        """The state the run starts from; None for a throwaway workspace."""
+        self._access = access
+        self._mount = mount
+        self._lowers = lowers
+        self._turn = turn
+        self._timings = timings
+        self._sealed: Sealed | None = None
+
+    @property
+    def volume(self) -> str:
+        """Name of the volume to mount at `mount_at`."""
+        return self._mount.volume
+
+    @property
+    def uid(self) -> int:
+        """User and group to run as."""
+        return self.workspace.uid
+
+    @property
+    def mount_at(self) -> str:
+        """Where the workspace is in the container."""
+        return self.workspace.mount_at
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it is the frozen stack."""
+        return self._mount.upper is None
+
+    async def seal(self) -> Sealed:
+        """Make what the run wrote a snapshot, if it changed anything, and let the next writer go.
+
+        Only for when the engine has confirmed that the container has ended. Cancelling leaves it
+        unsealed: leaving the session then seals it as interrupted. A second call returns the same.
+        """
+        if self._sealed is None:
+            with self._timings.stage("commit"):
+                self._sealed = await seal(
+                    self._access, self._mount, self._lowers, SnapshotCause.RUN, self._turn
+                )
+            if self._turn is not None:
+                self._turn.left = True
+                self._access.line.announce()
+        return self._sealed
+
+    async def close(self) -> None:
+        """Remove the mount. What was not sealed becomes a snapshot of an interrupted run.
+
+        Shielded and bounded; what cannot be done now is done by recovery.
+        """
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+            try:
+                await put_away(self._access, self._mount, sealed=self._sealed is not None)
+            except (EngineError, StateError):
+                # The rows stay, and recovery starts from them.
+                return
+
+
+async def seal(
+    access: Access,
+    mount: MountRow,
+    lowers: tuple[str, ...],
+    cause: SnapshotCause,
+    turn: Turn | None = None,
+) -> Sealed:
+    """Freeze a mount's upper layer; commit it as the workspace's new state if it changed anything.
+
+    Raises `WorkspaceLostError` and `StateError`. Cancelling leaves it as it was or done.
+    """
+    upper = mount.upper
+    if upper is None:
+        return Sealed(None, Effects())
+    effects = await access.layers.look(lambda look: effects_between(look, lowers, (upper, *lowers)))
+    snapshot = rows.new_snapshot(
+        new_id("snap"),
+        mount.workspace_id,
+        cause,
+        parent=mount.snapshot_id,
+        run_id=mount.run_id,
+    )
+
+    def commit(tx: rows.Connection) -> bool:
+        workspace = rows.workspace_by_id(tx, mount.workspace_id)
+        kept = not effects.nothing and workspace is not None and workspace.name is not None
+        if mount_rows.seal_mount(tx, mount.volume) and kept:
+            rows.seal_layer(tx, upper, count_of(effects))
+            rows.add_snapshot(tx, snapshot, (upper, *lowers), effects.model_dump_json())
+            rows.move_head(tx, mount.workspace_id, snapshot.snapshot_id)
+        if turn is not None:
+            mount_rows.drop_tickets(tx, (turn.ticket,))
+        return kept
+
+    kept = await access.state.write(commit, durable=False)
+    return Sealed(snapshot.snapshot_id if kept else None, effects)
+
+
+async def put_away(access: Access, mount: MountRow, *, sealed: bool) -> bool:
+    """Remove a mount, its containers and what it alone needed; False while it is still held.
+
+    An unsealed layer is sealed as interrupted once its containers are gone. Raises engine faults
+    and `StateError`. Cancelling leaves rows from which it can be done again.
+    """
+    if not sealed and mount.upper is not None:
+        await _end_containers(access, mount)
+        lowers = await access.state.read(lambda tx: mount_rows.lowers_of(tx, mount.volume))
+        if await access.layers.use(lambda layers: layers.missing((mount.upper or "",))) is None:
+            await seal(access, mount, lowers, SnapshotCause.INTERRUPTED)
+    if not await access.layers.unmount(mount.volume):
+        return False
+    if mount.upper is not None:
+        upper = mount.upper
+        await access.layers.use(lambda layers: layers.drop_scratch(upper))
+    await access.state.write(lambda tx: _forget(tx, access, mount), durable=False)
+    await remove_doomed(access)
+    return True
+
+
+async def remove_doomed(access: Access) -> int:
+    """Remove the layers nothing needs any more; return how many. Raises `StateError`.
+
+    Cancelling leaves the rest for the next time.
+    """
+    store_id = access.layers.row.store_id
+    doomed = await access.state.read(lambda tx: mount_rows.doomed_layers(tx, store_id))
+    for layer in doomed:
+        await access.layers.use(partial(_remove, layer))
+    if doomed:
+        await access.state.write(lambda tx: mount_rows.forget_layers(tx, doomed), durable=False)
+    return len(doomed)
+
+
+def _remove(layer: str, layers: Layers) -> None:
+    layers.remove(layer)
+
+
+def count_of(effects: Effects) -> int:
+    """Return how many paths changed."""
+    return sum(
+        kind.count
+        for tree in (effects, effects.home)
+        for kind in (tree.created, tree.modified, tree.deleted)
+    )
+
+
+def _forget(tx: rows.Connection, access: Access, mount: MountRow) -> None:
+    lowers = mount_rows.lowers_of(tx, mount.volume)
+    mount_rows.remove_mount(tx, mount.volume)
+    among = lowers if mount.upper is None else (mount.upper, *lowers)
+    mount_rows.doom_layers(tx, access.layers.row.store_id, among)
+
+
+async def _end_containers(access: Access, mount: MountRow) -> None:
+    """Whatever still writes the layer has to be gone before it is frozen."""
+    if mount.run_id is None:
+        return
+    wanted = {
+        labels.INSTALLATION: access.state.directory.installation_id,
+        labels.RUN: mount.run_id,
+    }
+    for container in await access.engine.list_containers(wanted):
+        if not await access.engine.remove(container.id, timeout_seconds=_REMOVE_SECONDS):
+            raise EngineError(f"The container of the run {mount.run_id} cannot be removed.")

@@ -1,0 +1,202 @@
+"""Where layers are: one volume of the engine, and a mount of a stack for each run.
+
+Works through the engine's API alone but for the store's own directories (`Layers`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from sandboxrun.engine.protocol import Engine, VolumeInfo
+from sandboxrun.engine.spec import VolumeSpec
+from sandboxrun.errors import EngineError, WorkspaceLimitError, WorkspaceLostError
+from sandboxrun.model import labels
+from sandboxrun.state.store import Store
+from sandboxrun.workspace import rows
+from sandboxrun.workspace.direct import DirectLayers
+from sandboxrun.workspace.layers import CONTENT, SCRATCH, Layers, Look
+from sandboxrun.workspace.rows import StoreRow
+
+T = TypeVar("T")
+
+OPTIONS_BYTES: Final = 4000
+"""Mount options have one page in the kernel (mount(2)); some are added by the engine."""
+_WORKERS: Final = 4
+_WRITING: Final = "redirect_dir=on,index=off,metacopy=off,nosuid,nodev"
+_READING: Final = "redirect_dir=follow,index=off,metacopy=off,nosuid,nodev,ro"
+_REFUSED_IN_PATHS: Final = frozenset(',:\\"')
+
+
+class LayerStore(Protocol):
+    """Layers of one engine, and mounts of them."""
+
+    @property
+    def row(self) -> StoreRow:
+        """Which store it is."""
+        ...
+
+    async def require(self, layers: tuple[str, ...]) -> None:
+        """Check that the store is ours and has ``layers``. Raises `WorkspaceLostError`."""
+        ...
+
+    async def mount(
+        self,
+        volume: str,
+        lowers: tuple[str, ...],
+        upper: str | None,
+        tags: tuple[tuple[str, str], ...],
+    ) -> None:
+        """Make the volume that mounts a stack. Raises `WorkspaceLimitError` and engine faults."""
+        ...
+
+    async def unmount(self, volume: str) -> bool:
+        """Remove such a volume; False while a container still holds it."""
+        ...
+
+    async def use(self, work: Callable[[Layers], T]) -> T:
+        """Run ``work`` on the directories, in a worker thread."""
+        ...
+
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """Run ``work`` on the contents of layers, in a worker thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayStore:
+    """Layers are directories of one volume; overlayfs stacks them."""
+
+    engine: Engine
+    row: StoreRow
+    mountpoint: str
+    """The volume on the engine's host."""
+    layers: Layers
+    _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_WORKERS))
+
+    async def require(self, layers: tuple[str, ...]) -> None:
+        """See `LayerStore.require`. Cancelling leaves nothing."""
+        await self.use(lambda directories: _require(directories, self.row, layers))
+
+    async def mount(
+        self,
+        volume: str,
+        lowers: tuple[str, ...],
+        upper: str | None,
+        tags: tuple[tuple[str, str], ...],
+    ) -> None:
+        """See `LayerStore.mount`. Cancelling may leave the volume, whose name the caller knows."""
+        options = mount_options(self.mountpoint, lowers, upper)
+        spec = VolumeSpec(
+            volume, tags, (("type", "overlay"), ("device", "overlay"), ("o", options))
+        )
+        await self.engine.create_volume(spec)
+
+    async def unmount(self, volume: str) -> bool:
+        """See `LayerStore.unmount`. Cancelling leaves it or not."""
+        return await self.engine.remove_volume(volume)
+
+    async def use(self, work: Callable[[Layers], T]) -> T:
+        """See `LayerStore.use`. Cancelling waits for the work to end."""
+        return await anyio.to_thread.run_sync(work, self.layers, limiter=self._limiter)
+
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """See `LayerStore.look`. Cancelling waits for the work to end."""
+        return await self.use(lambda directories: _looking(directories, work))
+
+
+def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str | None) -> str:
+    """Return overlayfs's mount options for a stack, the uppermost layer first. Pure.
+
+    Raises `WorkspaceLimitError` when they are too long for the kernel, and `EngineError` when the
+    store's path cannot be written in them.
+    """
+    if _REFUSED_IN_PATHS & set(mountpoint):
+        raise EngineError(
+            f"The engine keeps volumes at {mountpoint!r}, which no mount option can express.",
+            advice="Give the engine a data directory without commas, colons and quotes.",
+        )
+    options = "lowerdir=" + ":".join(f"{mountpoint}/{layer}/{CONTENT}" for layer in lowers)
+    if upper is not None:
+        options += f",upperdir={mountpoint}/{upper}/{CONTENT}"
+        options += f",workdir={mountpoint}/{upper}/{SCRATCH}"
+    options += f",{_READING if upper is None else _WRITING}"
+    if len(options.encode()) > OPTIONS_BYTES:
+        raise WorkspaceLimitError(f"{len(lowers)} layers below {mountpoint} cannot be mounted.")
+    return options
+
+
+async def open_overlay_store(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
+    """Return the installation's store on an engine, made at the first call.
+
+    Raises `WorkspaceLostError` when there was one that is gone, and engine faults. Cancelling may
+    leave an empty volume with our labels.
+    """
+    found = await state.read(lambda tx: rows.find_store(tx, engine_id))
+    if found is None:
+        return await _made(engine, engine_id, state)
+    volume = await engine.inspect_volume(found.volume)
+    if volume is None:
+        raise WorkspaceLostError(f"The volume {found.volume} of all workspaces is gone.")
+    store = OverlayStore(engine, found, volume.mountpoint, _layers(volume))
+    await store.require(())
+    return store
+
+
+async def _made(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
+    tags = (
+        (labels.INSTALLATION, state.directory.installation_id),
+        (labels.ROLE, labels.ROLE_STORE),
+    )
+    wanted = StoreRow(secrets.token_hex(16), f"sandboxrun-{secrets.token_hex(5)}", new_layer_id())
+    volume = await engine.create_volume(VolumeSpec(wanted.volume, tags))
+    store = OverlayStore(engine, wanted, volume.mountpoint, _layers(volume))
+    await store.use(lambda layers: _fill(layers, wanted))
+    kept = await state.write(lambda tx: rows.add_store(tx, engine_id, wanted))
+    if kept == wanted:
+        return store
+    # Another process was faster; nobody has heard of this one.
+    await engine.remove_volume(wanted.volume)
+    return await open_overlay_store(engine, engine_id, state)
+
+
+def new_layer_id() -> str:
+    """Return a short name: up to 18 of them and their directories must fit into mount options."""
+    return secrets.token_hex(4)
+
+
+def _fill(layers: Layers, row: StoreRow) -> None:
+    layers.make(row.base, like=None)
+    layers.mark(row.store_id)
+
+
+def _layers(volume: VolumeInfo) -> Layers:
+    if os.geteuid() == 0 and Path(volume.mountpoint).is_dir():
+        return DirectLayers(Path(volume.mountpoint))
+    raise EngineError(
+        "The engine's volumes cannot be reached from here.",
+        advice="Run sandboxrun as root on the engine's own host.",
+    )
+
+
+def _require(directories: Layers, row: StoreRow, layers: tuple[str, ...]) -> None:
+    found = directories.marker()
+    if found is None:
+        raise WorkspaceLostError(f"The volume {row.volume} of all workspaces is gone.")
+    if found != row.store_id:
+        raise WorkspaceLostError(f"The volume {row.volume} is not the one it was.")
+    missing = directories.missing(layers)
+    if missing is not None:
+        raise WorkspaceLostError(f"Layer {missing} is missing from the volume {row.volume}.")
+
+
+def _looking(directories: Layers, work: Callable[[Look], T]) -> T:
+    with directories.look() as look:
+        return work(look)

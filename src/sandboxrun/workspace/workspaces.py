@@ -1,0 +1,365 @@
+"""Workspaces: created, forked, restored, compared, and lent to runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from sandboxrun.engine.protocol import Engine
+from sandboxrun.errors import UsageError, WorkspaceLostError
+from sandboxrun.model import labels
+from sandboxrun.model.effects import Effects
+from sandboxrun.model.ids import new_id
+from sandboxrun.model.timings import Timings
+from sandboxrun.model.workspace import DEFAULT_MOUNT, Snapshot, SnapshotCause, Workspace
+from sandboxrun.state.clock import timestamp
+from sandboxrun.state.store import Store
+from sandboxrun.workspace import mount_rows, rows
+from sandboxrun.workspace.effects import effects_between
+from sandboxrun.workspace.layers import Layers
+from sandboxrun.workspace.line import Line, Turn
+from sandboxrun.workspace.rows import MountRow
+from sandboxrun.workspace.seed import Seed, plant
+from sandboxrun.workspace.session import Access, Session, put_away, remove_doomed
+from sandboxrun.workspace.store import LayerStore, new_layer_id, open_overlay_store
+
+ROOT_UID = 0
+_REMOVE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A mount whose row exists, with what it is to be made of."""
+
+    workspace: Workspace
+    mount: MountRow
+    lowers: tuple[str, ...]
+
+
+class Workspaces:
+    """All workspaces of one installation on one engine. Made by `open_workspaces`."""
+
+    def __init__(self, engine: Engine, state: Store, layers: LayerStore) -> None:
+        self._state = state
+        self._layers = layers
+        self._access = Access(engine, state, layers, Line(state))
+
+    async def create(
+        self,
+        name: str,
+        *,
+        seed: Seed | None = None,
+        mount_at: str = DEFAULT_MOUNT,
+        as_root: bool = False,
+    ) -> Workspace:
+        """Create a workspace, empty or with what ``seed`` brings.
+
+        Raises `UsageError` when the name is taken or the seed unusable, and engine faults.
+        Cancelling leaves nothing but a layer that recovery removes.
+        """
+        if await self._state.read(lambda tx: rows.is_taken(tx, name)):
+            raise UsageError(f"Workspace {name!r} exists already.", advice="Choose another name.")
+        return await self._create(name, seed, mount_at, as_root=as_root)
+
+    async def show(self, name: str) -> Workspace:
+        """Return one workspace. Raises `UnknownWorkspaceError`. Cancelling leaves nothing."""
+        return await self._state.read(lambda tx: rows.find_workspace(tx, name))
+
+    async def list(self) -> tuple[Workspace, ...]:
+        """Return all workspaces by name. Cancelling leaves nothing."""
+        return await self._state.read(rows.list_workspaces)
+
+    async def snapshots(self, name: str) -> tuple[Snapshot, ...]:
+        """Return a workspace's snapshots, oldest first. Raises `UnknownWorkspaceError`."""
+        workspace = await self.show(name)
+        return await self._state.read(lambda tx: rows.list_snapshots(tx, workspace.workspace_id))
+
+    async def fork(self, name: str, new: str, *, at: str | None = None) -> Workspace:
+        """Make an independent workspace of the present state, or of the snapshot ``at``.
+
+        Takes the same time whatever the size; running writers are not waited for. Raises
+        `UnknownWorkspaceError`, `UnknownSnapshotError` and `UsageError` for a taken name.
+        Cancelling leaves it made or not.
+        """
+        return await self._state.write(lambda tx: _fork(tx, name, new, at), durable=False)
+
+    async def restore(self, name: str, snapshot_id: str) -> Workspace:
+        """Make a snapshot the present state again, after the running writers. Later ones stay.
+
+        Raises `UnknownWorkspaceError` and `UnknownSnapshotError`. Cancelling leaves the old
+        state or the new one.
+        """
+        workspace = await self.show(name)
+        async with self._access.line.turn(workspace.workspace_id):
+            await self._settle_leftovers(workspace.workspace_id)
+
+            def move(tx: rows.Connection) -> Workspace:
+                rows.find_snapshot(tx, workspace.workspace_id, snapshot_id)
+                rows.move_head(tx, workspace.workspace_id, snapshot_id)
+                return rows.find_workspace(tx, name)
+
+            return await self._state.write(move, durable=False)
+
+    async def effects(self, name: str, old: str, new: str) -> Effects:
+        """Return what snapshot ``new`` changes against ``old``, as in outcomes.
+
+        Raises `UnknownWorkspaceError` and `UnknownSnapshotError`. Cancelling leaves nothing.
+        """
+        before, after = await self.stacks(name, old, new)
+        return await self._layers.look(lambda look: effects_between(look, before, after))
+
+    async def stacks(self, name: str, *snapshots: str) -> tuple[tuple[str, ...], ...]:
+        """Return the layers of snapshots. Raises `UnknownSnapshotError`. Leaves nothing."""
+        workspace = await self.show(name)
+
+        def find(tx: rows.Connection) -> tuple[tuple[str, ...], ...]:
+            for each in snapshots:
+                rows.find_snapshot(tx, workspace.workspace_id, each)
+            return tuple(rows.stack_of(tx, each) for each in snapshots)
+
+        return await self._state.read(find)
+
+    async def remove(self, name: str) -> None:
+        """Remove a workspace, its snapshots and what only they need.
+
+        Raises `UnknownWorkspaceError`, and `UsageError` while a run uses it. Cancelling leaves
+        it whole, or gone with some of its layers left to recovery.
+        """
+        workspace = await self.show(name)
+
+        def remove(tx: rows.Connection) -> None:
+            if mount_rows.in_use(tx, workspace.workspace_id):
+                raise UsageError(
+                    f"Workspace {name!r} is in use.", advice="Wait for its run, or cancel it."
+                )
+            rows.remove_workspace(tx, workspace.workspace_id)
+            mount_rows.doom_layers(tx, self._layers.row.store_id)
+
+        await self._state.write(remove)
+        await remove_doomed(self._access)
+
+    @asynccontextmanager
+    async def writer(
+        self,
+        name: str,
+        run_id: str,
+        *,
+        waiting: Callable[[], None] | None = None,
+        timings: Timings | None = None,
+    ) -> AsyncIterator[Session]:
+        """Mount a workspace for one run that may write it, after those that came before.
+
+        ``waiting`` is called once if there is a wait. Seal the session once the container has
+        ended; leaving it unsealed removes the run's containers and keeps what was written as an
+        interrupted run's snapshot. Raises `UnknownWorkspaceError`, `WorkspaceLostError`,
+        `WorkspaceLimitError`, `StateError` and engine faults. Cancelling while waiting leaves
+        nothing; later it is the same as leaving.
+        """
+        spent = Timings() if timings is None else timings
+        workspace = await self.show(name)
+        async with self._access.line.turn(workspace.workspace_id, waiting) as held:
+            with spent.stage("layer"):
+                begun = await self._begin(workspace.workspace_id, run_id)
+            async with self._mounted(begun, held, spent) as session:
+                yield session
+
+    @asynccontextmanager
+    async def reader(
+        self, name: str, run_id: str, *, timings: Timings | None = None
+    ) -> AsyncIterator[Session]:
+        """Mount the present state of a workspace read-only. Waits for nobody.
+
+        Raises as `writer` does. Cancelling is the same as leaving.
+        """
+        workspace = await self.show(name)
+        spent = Timings() if timings is None else timings
+        with spent.stage("layer"):
+            begun = await self._state.write(
+                lambda tx: self._begin_reading(tx, workspace.workspace_id, run_id), durable=False
+            )
+        async with self._mounted(begun, None, spent) as session:
+            yield session
+
+    @asynccontextmanager
+    async def throwaway(
+        self, run_id: str, *, seed: Seed | None = None, timings: Timings | None = None
+    ) -> AsyncIterator[Session]:
+        """Mount a workspace that is gone afterwards, empty or with what ``seed`` brings.
+
+        Raises as `create` and `writer` do. Cancelling is the same as leaving.
+        """
+        spent = Timings() if timings is None else timings
+        with spent.stage("layer"):
+            workspace = await self._create(None, seed, DEFAULT_MOUNT, as_root=False)
+        try:
+            with spent.stage("layer"):
+                begun = await self._begin(workspace.workspace_id, run_id)
+            async with self._mounted(begun, None, spent) as session:
+                yield session
+        finally:
+            with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
+                await self._discard(workspace.workspace_id)
+
+    async def make_durable(self) -> int:
+        """Sync the store and mark what is committed by now as durable; return how many.
+
+        Meant for the background: it waits for other programs' dirty pages, too. Cancelling
+        leaves them committed.
+        """
+        up_to = await self._state.read(rows.last_committed)
+        if up_to is None:
+            return 0
+        await self._layers.use(Layers.sync)
+        return await self._state.write(lambda tx: rows.make_durable(tx, up_to))
+
+    @asynccontextmanager
+    async def _mounted(
+        self, begun: Begun, held: Turn | None, timings: Timings
+    ) -> AsyncIterator[Session]:
+        session = Session(self._access, begun.workspace, begun.mount, begun.lowers, held, timings)
+        try:
+            with timings.stage("layer"):
+                await self._prepare(begun)
+            with timings.stage("volume"):
+                await self._layers.mount(
+                    begun.mount.volume, begun.lowers, begun.mount.upper, self._tags(begun)
+                )
+            yield session
+        finally:
+            await session.close()
+
+    async def _prepare(self, begun: Begun) -> None:
+        await self._layers.require(begun.lowers)
+        upper = begun.mount.upper
+        if upper is not None:
+            await self._layers.use(lambda layers: layers.make(upper, like=begun.lowers[0]))
+
+    async def _begin(self, workspace_id: str, run_id: str) -> Begun:
+        await self._settle_leftovers(workspace_id)
+
+        def begin(tx: rows.Connection) -> Begun:
+            layer = new_layer_id()
+            rows.add_layer(tx, layer, self._layers.row.store_id)
+            return self._begun(tx, workspace_id, run_id, layer)
+
+        return await self._state.write(begin, durable=False)
+
+    def _begin_reading(self, tx: rows.Connection, workspace_id: str, run_id: str) -> Begun:
+        return self._begun(tx, workspace_id, run_id, None)
+
+    def _begun(
+        self, tx: rows.Connection, workspace_id: str, run_id: str, upper: str | None
+    ) -> Begun:
+        workspace = self._ours(tx, workspace_id)
+        lowers = rows.stack_of(tx, workspace.head)
+        mount = MountRow(
+            volume=new_id("ws"),
+            workspace_id=workspace_id,
+            snapshot_id=workspace.head,
+            upper=upper,
+            run_id=run_id,
+            owner=self._state.owner,
+            sealed=False,
+        )
+        mount_rows.add_mount(tx, mount, lowers)
+        return Begun(workspace, mount, lowers)
+
+    def _ours(self, tx: rows.Connection, workspace_id: str) -> Workspace:
+        workspace = rows.workspace_by_id(tx, workspace_id)
+        if workspace is None:
+            raise WorkspaceLostError("The workspace was removed meanwhile.")
+        if rows.store_of(tx, workspace_id) != self._layers.row.store_id:
+            raise UsageError(
+                f"Workspace {workspace.name!r} is on another engine.",
+                advice="Name the engine it was created on with --engine.",
+            )
+        return workspace
+
+    async def _settle_leftovers(self, workspace_id: str) -> None:
+        """Whoever has the turn finds no writer's mount but of one that died or gave up."""
+        mounts = await self._state.read(lambda tx: mount_rows.list_mounts(tx, workspace_id))
+        for mount in mounts:
+            if mount.upper is not None and not mount.sealed:
+                await put_away(self._access, mount, sealed=False)
+
+    async def _create(
+        self, name: str | None, seed: Seed | None, mount_at: str, *, as_root: bool
+    ) -> Workspace:
+        layer, store_id = new_layer_id(), self._layers.row.store_id
+        snapshot_id, workspace_id = new_id("snap"), new_id("ws")
+        uid = await self._state.write(
+            lambda tx: _reserve(tx, layer, store_id, as_root=as_root), durable=False
+        )
+        await self._layers.require(())
+        entries = await self._layers.use(lambda layers: plant(layers, layer, uid, seed))
+        workspace = Workspace(
+            workspace_id=workspace_id,
+            name=name,
+            head=snapshot_id,
+            uid=uid,
+            mount_at=mount_at,
+            created_at=timestamp(),
+        )
+
+        def add(tx: rows.Connection) -> None:
+            rows.seal_layer(tx, layer, entries)
+            owner = self._state.owner if name is None else None
+            rows.add_workspace(tx, workspace, store_id, owner)
+            created = rows.new_snapshot(
+                snapshot_id, workspace_id, SnapshotCause.CREATED, parent=None
+            )
+            rows.add_snapshot(tx, created, (layer, self._layers.row.base))
+
+        await self._state.write(add, durable=name is not None)
+        return workspace
+
+    async def _discard(self, workspace_id: str) -> None:
+        def discard(tx: rows.Connection) -> None:
+            rows.remove_workspace(tx, workspace_id)
+            mount_rows.doom_layers(tx, self._layers.row.store_id)
+
+        await self._state.write(discard, durable=False)
+        await remove_doomed(self._access)
+
+    def _tags(self, begun: Begun) -> tuple[tuple[str, str], ...]:
+        return (
+            (labels.INSTALLATION, self._state.directory.installation_id),
+            (labels.ROLE, labels.ROLE_MOUNT),
+            (labels.OWNER, str(self._state.owner)),
+            (labels.RUN, begun.mount.run_id or ""),
+        )
+
+
+async def open_workspaces(engine: Engine, engine_id: str, state: Store) -> Workspaces:
+    """Return the workspaces on an engine; its store is made at the first call.
+
+    Raises `WorkspaceLostError` and engine faults. Cancelling may leave an empty volume.
+    """
+    return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state))
+
+
+def _reserve(tx: rows.Connection, layer: str, store_id: str, *, as_root: bool) -> int:
+    rows.add_layer(tx, layer, store_id)
+    return ROOT_UID if as_root else rows.free_uid(tx)
+
+
+def _fork(tx: rows.Connection, name: str, new: str, at: str | None) -> Workspace:
+    source = rows.find_workspace(tx, name)
+    parent = source.head if at is None else at
+    rows.find_snapshot(tx, source.workspace_id, parent)
+    workspace_id, snapshot_id = new_id("ws"), new_id("snap")
+    workspace = source.model_copy(
+        update={
+            "workspace_id": workspace_id,
+            "name": new,
+            "head": snapshot_id,
+            "created_at": timestamp(),
+        }
+    )
+    rows.add_workspace(tx, workspace, rows.store_of(tx, source.workspace_id), None)
+    forked = rows.new_snapshot(snapshot_id, workspace_id, SnapshotCause.FORKED, parent=parent)
+    rows.add_snapshot(tx, forked, rows.stack_of(tx, parent))
+    return workspace
