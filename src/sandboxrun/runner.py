@@ -22,7 +22,7 @@ from sandboxrun.engine.connect import open_engine as connect_engine
 from sandboxrun.engine.docker import DockerEngine
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.protocol import Engine, EngineInfo
-from sandboxrun.errors import UsageError
+from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.model.event import Event, Queued
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome
@@ -35,7 +35,8 @@ from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.output.secret_forms import Secret
-from sandboxrun.output.spools import spool_path
+from sandboxrun.output.spools import SpoolPolicy, spool_path
+from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.pipeline import Job, Tools, execute
 from sandboxrun.recovery import recover
 from sandboxrun.settle.cause import Cause, Stop
@@ -148,6 +149,7 @@ class Runner:
             runner = cls(chosen, tools, store, group, redaction)
             group.start_soon(runner._desk.serve)
             group.start_soon(audit.keep_durable)
+            group.start_soon(_keep_in_bounds, upkeep_of(store, chosen))
             try:
                 yield runner
             finally:
@@ -271,6 +273,14 @@ async def _ask_when_cancelled(stop: Stop) -> None:
         stop.ask(Cause.CANCELLED)
 
 
+async def _keep_in_bounds(upkeep: Upkeep) -> None:
+    try:
+        await upkeep.for_ever()
+    except SandboxrunError:
+        # A disk that refuses to remove is no reason to end the runs; they meet it themselves.
+        return
+
+
 def _redaction(state: Path) -> Redaction:
     """Return what is removed from the output of every run; compiled once a machine."""
     return Redaction.of(host_secrets(host_environment()), cache=state)
@@ -295,6 +305,20 @@ def artifacts_of(store: Store, settings: Settings) -> Artifacts:
     """Return the artifacts of an open store, with the policy of ``settings``."""
     policy = ArtifactPolicy(settings.artifact_lifetime_seconds, settings.artifact_budget_bytes)
     return Artifacts(store.directory.artifacts, ArtifactRows(store), policy)
+
+
+def upkeep_of(store: Store, settings: Settings) -> Upkeep:
+    """Return what keeps the output of runs within the bounds of ``settings``."""
+
+    async def unsettled() -> frozenset[str]:
+        return frozenset(row.run_id for row in await Runs(store).unsettled())
+
+    return Upkeep(
+        artifacts=artifacts_of(store, settings),
+        spools=store.directory.spool,
+        policy=SpoolPolicy(budget_bytes=settings.spool_budget_bytes),
+        unsettled=unsettled,
+    )
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ SUFFIX: Final = ".spool"
 class SpoolPolicy:
     """How long and how much."""
 
-    lifetime_seconds: float = 24 * 3600.0
+    lifetime_seconds: float = 30 * 24 * 3600.0
     """Since the last event."""
     budget_bytes: int = 4 * 1024**3
     """Size of all spools together, those being written included."""

@@ -15,6 +15,7 @@ from sandboxrun.config import Settings
 from sandboxrun.errors import StateError, UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.runner import upkeep_of
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.leases import lease
 from sandboxrun.state.leftovers import sweep
@@ -63,4 +64,5 @@ async def _collected(settings: Settings, runs_before: str, records_before: str) 
         log = await open_audit(store)
         collected = await collect(log, runs_before=runs_before, records_before=records_before)
         await sweep(store, gone=collected.runs)
+        await upkeep_of(store, settings).once()
         return collected

@@ -12,9 +12,10 @@ import typer
 
 from sandboxrun.config import Settings
 from sandboxrun.errors import SandboxrunError
-from sandboxrun.interfaces.cli import audit, engine, image, runs, workspace
+from sandboxrun.interfaces.cli import artifact, audit, engine, image, runs, workspace
 from sandboxrun.interfaces.cli import exec as exec_module
 from sandboxrun.interfaces.cli.gc import gc_command
+from sandboxrun.interfaces.cli.run_events import events_command
 from sandboxrun.runner import Runner
 from sandboxrun.state.runs import RunRow
 
@@ -30,7 +31,9 @@ app.add_typer(engine.app, name="engine")
 app.add_typer(image.app, name="image")
 app.add_typer(workspace.app, name="workspace")
 app.add_typer(runs.app, name="runs")
+app.add_typer(artifact.app, name="artifact")
 app.add_typer(audit.app, name="audit")
+runs.app.command("events")(events_command)
 app.command("gc")(gc_command)
 
 
