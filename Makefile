@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 STATE := $(CURDIR)/build/state
 RUN := SANDBOXRUN_STATE_DIR=$(STATE) $(VENV)/bin/sandboxrun
 
-.PHONY: demo test check lint format bench soak images docs dev system engine clean
+.PHONY: podman-images demo test check lint format bench soak images docs dev system engine clean
 
 dev: $(VENV)/.installed
 
@@ -24,6 +24,10 @@ engine: dev
 images: engine
 	$(RUN) image build --if-missing
 
+podman-images: images
+	$(RUN) engine up --podman
+	$(RUN) image build --if-missing --engine managed:podman
+
 demo: images
 	$(RUN) exec 'echo "hello from $$(hostname)"; id; uname -sm; ls -A /workspace'
 	$(RUN) exec --json 'python3 --version' | $(PY) -m json.tool --no-ensure-ascii
@@ -40,11 +44,15 @@ format: dev
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: lint images
-	SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest -m "not slow"
+TEST := SANDBOXRUN_TEST_STATE=$(STATE) \
+	SANDBOXRUN_TEST_ENGINE=unix://$(STATE)/engine/docker/run/engine.sock \
+	SANDBOXRUN_TEST_IMAGE=sandboxrun/workspace:latest $(PY) -m pytest
 
-soak: images
-	SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest -m slow
+test: lint podman-images
+	$(TEST) -m "not slow"
+
+soak: podman-images
+	$(TEST) -m slow
 
 bench: images
 	SANDBOXRUN_STATE_DIR=$(STATE) $(PY) -m tests.bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sandboxrun.audit.digest import command_digest, env_digests, sha256
+from sandboxrun.audit.digest import canonical_digest, command_digest, env_digests, sha256
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.audit.record import Intent, Receipt
 from sandboxrun.model.limits import Limits
@@ -48,7 +48,7 @@ class Recorded(Protocol):
         ...
 
 
-def intent_of(job: Recorded, audit: AuditLog, *, image: str) -> Intent:
+def intent_of(job: Recorded, audit: AuditLog, *, image: str, snapshot_before: str | None) -> Intent:
     """Return what is written down before the container is made."""
     request = job.request
     return Intent(
@@ -63,6 +63,8 @@ def intent_of(job: Recorded, audit: AuditLog, *, image: str) -> Intent:
         timeout_seconds=job.timeout_seconds,
         limits=job.limits,
         image=image,
+        read_only=request.read_only,
+        snapshot_before=snapshot_before,
         owner=str(audit.store.owner),
     )
 
@@ -84,6 +86,13 @@ def receipt_of(job: Recorded, outcome: Outcome, *, started: bool) -> Receipt:
         usage=outcome.usage,
         limits=outcome.limits,
         image=outcome.image,
+        snapshot_before=outcome.snapshot_before,
+        snapshot_after=outcome.snapshot_after,
+        effects=(
+            None
+            if outcome.effects is None
+            else canonical_digest(outcome.effects.model_dump(mode="json"))
+        ),
         output=job.log.output_digest(),
         output_bytes=job.log.output_bytes,
         outcome=sha256(outcome.model_dump_json().encode()),

@@ -25,6 +25,7 @@ from sandboxrun.settle.reason import LOST
 from sandboxrun.state.leases import lease
 from sandboxrun.state.owner import Owner
 from sandboxrun.state.runs import RunRow, Runs
+from sandboxrun.workspace.workspaces import Workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,12 @@ class Recovered:
     """What a recovery did."""
 
     containers: int
-    volumes: int
+    mounts: int
     runs: int
 
 
-async def recover(engine: Engine, audit: AuditLog) -> Recovered:
-    """Remove containers and throwaway volumes of dead owners, and settle their runs.
+async def recover(engine: Engine, audit: AuditLog, workspaces: Workspaces) -> Recovered:
+    """Remove containers and mounts of dead owners, and settle their runs.
 
     One process at a time does it; others return at once. Nothing of a living owner or of another
     installation is touched. Raises engine faults and `StateError`. Cancelling leaves the rest to
@@ -49,12 +50,13 @@ async def recover(engine: Engine, audit: AuditLog) -> Recovered:
             return Recovered(0, 0, 0)
         ours = {labels.INSTALLATION: store.directory.installation_id}
         containers = await _remove_containers(engine, ours)
-        volumes = await _remove_volumes(engine, ours | {labels.ROLE: labels.ROLE_THROWAWAY})
+        # After the containers: what they wrote is frozen as a snapshot of an interrupted run.
+        mounts = (await workspaces.recover()).mounts
         runs = 0
         for row in await Runs(store).unsettled():
             if not await anyio.to_thread.run_sync(row.owner.is_alive):
                 runs += await settle_lost(audit, row)
-        return Recovered(containers, volumes, runs)
+        return Recovered(containers, mounts, runs)
 
 
 async def settle_lost(audit: AuditLog, row: RunRow) -> bool:
@@ -86,14 +88,6 @@ async def _remove_containers(engine: Engine, wanted: dict[str, str]) -> int:
     for container in await engine.list_containers(wanted):
         if await _abandoned(container.labels.get(labels.OWNER)):
             removed += await engine.remove(container.id, timeout_seconds=REMOVE_SECONDS)
-    return removed
-
-
-async def _remove_volumes(engine: Engine, wanted: dict[str, str]) -> int:
-    removed = 0
-    for volume in await engine.list_volumes(wanted):
-        if await _abandoned(volume.labels.get(labels.OWNER)):
-            removed += await engine.remove_volume(volume.name)
     return removed
 
 

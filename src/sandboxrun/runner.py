@@ -23,6 +23,7 @@ from sandboxrun.engine.docker import DockerEngine
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.protocol import Engine, EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
+from sandboxrun.job import Job, Tools
 from sandboxrun.model.event import Event, Queued
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome
@@ -37,7 +38,7 @@ from sandboxrun.output.run_log import RunLog
 from sandboxrun.output.secret_forms import Secret
 from sandboxrun.output.spools import SpoolPolicy, spool_path
 from sandboxrun.output.upkeep import Upkeep
-from sandboxrun.pipeline import Job, Tools, execute
+from sandboxrun.pipeline import execute
 from sandboxrun.recovery import recover
 from sandboxrun.settle.cause import Cause, Stop
 from sandboxrun.state.artifacts import ArtifactRows
@@ -46,8 +47,10 @@ from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.requests import RequestDesk, RequestKind, answer
 from sandboxrun.state.runs import NewRun, Runs
 from sandboxrun.state.store import Store, open_store
-from sandboxrun.workspace.volumes import Workspaces
+from sandboxrun.workspace.workspaces import Workspaces, open_workspaces
 
+SYNC_SECONDS = 2.0
+"""Between two syncs of the workspaces' store; what a power loss can take back."""
 CANCEL_SECONDS = 60.0
 """Longest wait for a cancelled run: the sum of the pipeline's own bounds, with room."""
 
@@ -142,13 +145,14 @@ class Runner:
                 )
             audit = await open_audit(store)
             opened.push_async_callback(audit.finish)
-            await recover(engine, audit)
             tools = await _tools(chosen, store, audit, engine)
+            await recover(engine, audit, tools.workspaces)
             redaction = await anyio.to_thread.run_sync(_redaction, directory.path)
             group = await opened.enter_async_context(anyio.create_task_group())
             runner = cls(chosen, tools, store, group, redaction)
             group.start_soon(runner._desk.serve)
             group.start_soon(audit.keep_durable)
+            group.start_soon(_keep_snapshots_durable, tools.workspaces)
             group.start_soon(_keep_in_bounds, upkeep_of(store, chosen))
             try:
                 yield runner
@@ -265,6 +269,16 @@ class Runner:
                     await answer(self._store, request.request_id, "{}")
 
 
+async def _keep_snapshots_durable(workspaces: Workspaces) -> None:
+    """Sync behind the runs, which never wait for it. Cancelling leaves snapshots committed."""
+    while True:
+        try:
+            await workspaces.make_durable()
+        except SandboxrunError as fault:
+            structlog.get_logger().warning("snapshots_not_durable", error=fault.message)
+        await anyio.sleep(SYNC_SECONDS)
+
+
 async def _ask_when_cancelled(stop: Stop) -> None:
     try:
         await anyio.sleep_forever()
@@ -294,7 +308,7 @@ async def _tools(settings: Settings, store: Store, audit: AuditLog, engine: Engi
         info=info,
         init=InitInstallation(engine, info, store.directory.engine, installation),
         audit=audit,
-        workspaces=Workspaces(engine, installation),
+        workspaces=await open_workspaces(engine, info.engine_id, store),
         artifacts=artifacts_of(store, settings),
         env_allow=settings.env_allow,
         installation=installation,

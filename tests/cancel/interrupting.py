@@ -15,7 +15,8 @@ from sandboxrun import Outcome, Runner, Settings
 from sandboxrun.engine.managed import ManagedEngine
 from sandboxrun.engine.protocol import EngineKind
 from sandboxrun.errors import EngineError, InstallError
-from sandboxrun.pipeline import Job, Tools, execute
+from sandboxrun.job import Job, Tools
+from sandboxrun.pipeline import execute
 from sandboxrun.settle.cause import Cause
 
 

@@ -77,6 +77,8 @@ class LaunchPlan:
     """A volume."""
     read_only: bool
     """Whether the workspace is mounted read-only."""
+    mount_at: str = WORKSPACE
+    """Where the workspace is mounted."""
     init: InitVolume
     labels: tuple[tuple[str, str], ...]
     hostname: str = DEFAULT_HOSTNAME
@@ -107,7 +109,7 @@ def harden(plan: LaunchPlan) -> ContainerSpec:
         unset_env=image_env_names(plan.image),
         volumes=(
             VolumeMount(plan.init.name, INIT_MOUNT, read_only=True),
-            VolumeMount(plan.workspace, WORKSPACE, read_only=plan.read_only),
+            VolumeMount(plan.workspace, plan.mount_at, read_only=plan.read_only),
         ),
         files=tuple(
             FileMount(f"{plan.init.mountpoint}/etc/{name}", f"/etc/{name}") for name in ETC_FILES

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from sandboxrun.model.artifact import Artifact
+from sandboxrun.model.effects import Effects
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.preview import Preview
@@ -56,6 +57,12 @@ class Outcome(BaseModel):
     redactions: int = 0
     """How many secrets were removed from the output."""
     ordering: Ordering
+    snapshot_before: str | None = None
+    """The state to go back to; null for a throwaway workspace or where none was mounted."""
+    snapshot_after: str | None = None
+    """The state the run made; null when it changed nothing."""
+    effects: Effects | None = None
+    """What the run changed; null is unknown."""
     image: str | None
     """Content id of the image that was used."""
     usage: Usage

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from typing import Self
 
@@ -41,6 +40,8 @@ class Request(BaseModel):
     """More of the environment: given to the command, and removed from whatever is shown or kept."""
     stdin: bytes | None = Field(default=None, repr=False)
     """Bytes of standard input; None is an empty one."""
+    read_only: bool = False
+    """Mount the frozen state, read-only: nothing is written and no writer is waited for."""
     timeout_seconds: float | None = Field(default=None, gt=0, le=86_400)
     """Limit on the command's own time; None takes the setting's."""
     limits: Limits | None = None
@@ -105,12 +106,12 @@ class Request(BaseModel):
 
     @field_validator("cwd")
     @classmethod
-    def _cwd_is_canonical(cls, cwd: bytes | None) -> bytes | None:
+    def _cwd_can_be_passed(cls, cwd: bytes | None) -> bytes | None:
         if cwd is None:
             return None
         if not cwd or b"\0" in cwd:
             raise ValueError("the working directory is empty or contains a NUL byte")
-        return posixpath.normpath(posixpath.join(b"/workspace", cwd))
+        return cwd
 
     @model_validator(mode="after")
     def _one_value_a_name(self) -> Self:

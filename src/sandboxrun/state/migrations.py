@@ -163,8 +163,7 @@ ALTER TABLE artifacts ADD COLUMN gone_at TEXT;
 CREATE INDEX artifacts_present ON artifacts (created_at) WHERE gone IS NULL;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS)
-_WORKSPACES = """
+_WORKSPACES: Final = """
 DROP TABLE snapshots;
 DROP TABLE workspaces;
 CREATE TABLE stores (
@@ -240,4 +239,4 @@ CREATE TABLE mount_layers (
 CREATE INDEX mount_layers_by_layer ON mount_layers (layer_id);
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _WORKSPACES)
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _WORKSPACES)

@@ -21,6 +21,7 @@ from sandboxrun.workspace import mount_rows, rows
 from sandboxrun.workspace.effects import effects_between
 from sandboxrun.workspace.layers import Layers
 from sandboxrun.workspace.line import Line, Turn
+from sandboxrun.workspace.recover import RecoveredWorkspaces, recover_workspaces
 from sandboxrun.workspace.rows import MountRow
 from sandboxrun.workspace.seed import Seed, plant
 from sandboxrun.workspace.session import Access, Session, put_away, remove_doomed
@@ -202,6 +203,10 @@ class Workspaces:
         finally:
             with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
                 await self._discard(workspace.workspace_id)
+
+    async def recover(self) -> RecoveredWorkspaces:
+        """Finish what dead processes left; see `recover_workspaces`."""
+        return await recover_workspaces(self._access)
 
     async def make_durable(self) -> int:
         """Sync the store and mark what is committed by now as durable; return how many.

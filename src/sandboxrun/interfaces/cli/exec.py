@@ -57,6 +57,9 @@ def exec_command(
         list[str] | None,
         typer.Option("--secret", help="Name of a variable of yours: passed on, never shown."),
     ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Mount the frozen state, read-only.")
+    ] = False,
     image: Annotated[str | None, typer.Option(help="Image to run in.")] = None,
     cpus: Annotated[float | None, typer.Option(help="CPU seconds per second.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory, e.g. 512m or 2g.")] = None,
@@ -109,6 +112,7 @@ def exec_command(
         on_output_limit=on_output_limit,
         keep_output=keep_output,
         preview=preview,
+        read_only=read_only,
         image=image,
         limits=_limits(settings.limits, cpus=cpus, memory=memory, pids=pids, disk=disk),
         principal=principal,

@@ -11,8 +11,8 @@ import typer
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
 from sandboxrun.interfaces.cli.tables import print_table, printable
+from sandboxrun.model.workspace import Workspace
 from sandboxrun.runner import Runner
-from sandboxrun.workspace.volumes import Workspace
 
 app = typer.Typer(help="Create, list and remove workspaces.", no_args_is_help=True)
 NameArgument = Annotated[str, typer.Argument(help="The workspace's name.")]
@@ -35,7 +35,7 @@ def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> No
 
     async def work() -> list[Workspace]:
         async with Runner.open(Settings.read(engine=engine)) as runner:
-            return await runner.workspaces.list()
+            return list(await runner.workspaces.list())
 
     _show(anyio.run(work), as_json=as_json)
 
@@ -69,6 +69,6 @@ def _show(workspaces: list[Workspace], *, as_json: bool, one: bool = False) -> N
         typer.echo(json.dumps(documents[0] if one else documents))
         return
     print_table(
-        ("NAME", "CREATED", "VOLUME", "UID"),
-        [(each.name, each.created, each.volume, str(each.uid)) for each in workspaces],
+        ("NAME", "CREATED", "HEAD", "UID"),
+        [(each.name, each.created_at, each.head, str(each.uid)) for each in workspaces],
     )

@@ -1,0 +1,66 @@
+"""What a run is made of: the accepted request, the shared tools, and what is known so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sandboxrun.audit.log import AuditLog
+from sandboxrun.engine.init_cache import InitInstallation
+from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
+from sandboxrun.engine.sandbox import Sandbox
+from sandboxrun.errors import SandboxrunError
+from sandboxrun.model.limits import Limits
+from sandboxrun.model.ordering import Ordering
+from sandboxrun.model.request import Request
+from sandboxrun.model.timings import Timings
+from sandboxrun.output.artifacts import Artifacts
+from sandboxrun.output.run_log import RunLog
+from sandboxrun.settle.cause import Stop
+from sandboxrun.workspace.session import Sealed, Session
+from sandboxrun.workspace.workspaces import Workspaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What all runs of one runner share."""
+
+    engine: Engine
+    info: EngineInfo
+    init: InitInstallation
+    audit: AuditLog
+    workspaces: Workspaces
+    artifacts: Artifacts
+    env_allow: tuple[str, ...]
+    installation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One accepted request, with every default filled in."""
+
+    run_id: str
+    request: Request
+    limits: Limits
+    timeout_seconds: float
+    image: str
+    runtime: str | None
+    principal: str
+    started_at: datetime
+    ordering: Ordering
+    stop: Stop
+    log: RunLog
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of a run so far; written by the stages, read by the settlement."""
+
+    timings: Timings = field(default_factory=Timings)
+    image: ImageInfo | None = None
+    session: Session | None = None
+    sealed: Sealed | None = None
+    sandbox: Sandbox | None = None
+    fault: SandboxrunError | None = None
+    intended: bool = False
+    sent_at: float | None = None

@@ -1,0 +1,94 @@
+"""After a crash: keep what interrupted runs wrote, and remove what nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import anyio.to_thread
+
+from sandboxrun.errors import EngineError, WorkspaceLostError
+from sandboxrun.model import labels
+from sandboxrun.state.owner import Owner
+from sandboxrun.workspace import mount_rows, rows
+from sandboxrun.workspace.session import Access, put_away, remove_doomed
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredWorkspaces:
+    """What a recovery did."""
+
+    mounts: int
+    """Mounts of dead owners that were put away, their writes kept as snapshots."""
+    layers: int
+    """Layers that were removed because nothing needs them."""
+    left: int
+    """Mounts the engine still holds; the next recovery tries again."""
+
+
+async def recover_workspaces(access: Access) -> RecoveredWorkspaces:
+    """Finish what dead processes left. Nothing of a living one is touched.
+
+    One process at a time should do it (`sandboxrun.state.leases`). Raises `StateError`; what the
+    engine refuses is left for the next time. Cancelling leaves the rest to the next recovery.
+    """
+    state = access.state
+    dead = await _dead(owner for _, owner in await state.read(mount_rows.tickets))
+    held = await state.read(mount_rows.tickets)
+    gone = tuple(ticket for ticket, owner in held if owner in dead)
+    await state.write(lambda tx: mount_rows.drop_tickets(tx, gone), durable=False)
+    done = left = 0
+    for mount in await state.read(mount_rows.list_mounts):
+        if mount.owner in await _dead((mount.owner,)):
+            put = await _put_away(access, mount)
+            done, left = done + put, left + (not put)
+    await _remove_throwaways(access)
+    await _remove_volumes(access)
+    return RecoveredWorkspaces(done, await remove_doomed(access), left)
+
+
+async def _put_away(access: Access, mount: rows.MountRow) -> bool:
+    try:
+        return await put_away(access, mount, sealed=mount.sealed)
+    except (EngineError, WorkspaceLostError):
+        # Its rows stay. A lost store cannot be mended here, and other workspaces may be well.
+        return False
+
+
+async def _remove_throwaways(access: Access) -> None:
+    """Those of dead owners, and the layers that were being made for a workspace."""
+    found = await access.state.read(rows.throwaways)
+    dead = await _dead(owner for _, owner in found)
+    abandoned = [each for each, owner in found if owner in dead]
+
+    def remove(tx: rows.Connection) -> None:
+        for each in abandoned:
+            rows.remove_workspace(tx, each)
+        mount_rows.doom_layers(tx, access.layers.row.store_id)
+
+    await access.state.write(remove, durable=False)
+
+
+async def _remove_volumes(access: Access) -> None:
+    """Mount volumes that no row names any more: their row went, the engine's answer was lost."""
+    wanted = {
+        labels.INSTALLATION: access.state.directory.installation_id,
+        labels.ROLE: labels.ROLE_MOUNT,
+    }
+    known = {mount.volume for mount in await access.state.read(mount_rows.list_mounts)}
+    for volume in await access.engine.list_volumes(wanted):
+        if volume.name in known:
+            continue
+        try:
+            owner = Owner.parse(volume.labels.get(labels.OWNER, ""))
+        except ValueError:
+            continue
+        if owner in await _dead((owner,)):
+            await access.engine.remove_volume(volume.name)
+
+
+async def _dead(owners: Iterable[Owner]) -> frozenset[Owner]:
+    asked = frozenset(owners)
+    return await anyio.to_thread.run_sync(
+        lambda: frozenset(owner for owner in asked if not owner.is_alive())
+    )
