@@ -10,7 +10,5 @@ class Ordering(StrEnum):
 
     EXACT = "exact"
     """The order they were written in."""
-    TRACED = "traced"
-    """The same, by ptrace."""
     ARRIVAL = "arrival"
     """As they arrived; the order within each stream is kept, across the two it is not."""
