@@ -21,7 +21,8 @@ SCRIPT_DESCRIPTOR: Final = 63
 """Where a child finds a script too long for an argument. Also in `images/init/spawn.c`."""
 SHELL: Final = (b"bash", b"--noprofile", b"--norc", b"-c")
 _LOAD_SCRIPT: Final = (
-    b'IFS= read -r -d "" -u 63 BASH_EXECUTION_STRING || :; exec 63<&-; : "$0"; '
+    # LC_ALL: in a multi-byte locale bash's read changes bytes that are not valid in it.
+    b'LC_ALL=C IFS= read -r -d "" -u 63 BASH_EXECUTION_STRING || :; exec 63<&-; : "$0"; '
     b'eval "$BASH_EXECUTION_STRING"'
 )
 """Leaves the shell as `-c SCRIPT` would: `set`, `$0`, `$-`, `$?` and `$_` are the same."""
