@@ -25,6 +25,7 @@ from sandboxrun.engine.protocol import Engine, EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.job import Job, Tools
 from sandboxrun.model.event import Event, Queued
+from sandboxrun.model.event import Event, Queued, Stream
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
@@ -32,6 +33,7 @@ from sandboxrun.model.text import escaped
 from sandboxrun.model.validation import usage_error
 from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
 from sandboxrun.output.capture import OutputPolicy
+from sandboxrun.output.display import display
 from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
@@ -70,6 +72,10 @@ class Run:
         May be called any number of times. Raises `OutputError`. Cancelling leaves nothing.
         """
         return self._job.log.events(after)
+
+    def display(self) -> AsyncGenerator[tuple[Stream, bytes]]:
+        """Yield the output for somebody who watches; see `sandboxrun.output.display.display`."""
+        return display(self._job.log)
 
     async def outcome(self) -> Outcome:
         """Return how the run ended, waiting for it. Cancelling leaves the run going on."""

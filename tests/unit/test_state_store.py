@@ -253,8 +253,9 @@ async def test_an_older_database_is_brought_up_to_date_after_a_backup(
         assert store.opened.version == len(MIGRATIONS) + 1
         assert (await Runs(store).get("run-old")).principal == "tester"
     backups = sorted(directory.backups.iterdir(), key=lambda path: path.name)
-    assert [path.name.split("-")[1] for path in backups] == ["v1", "v2"]
-    for backup, version in zip(backups, (1, 2), strict=True):
+    versions = range(1, len(MIGRATIONS) + 1)
+    assert [path.name.split("-")[1] for path in backups] == [f"v{version}" for version in versions]
+    for backup, version in zip(backups, versions, strict=True):
         assert backup.stat().st_mode & 0o777 == 0o600
         with closing(sqlite3.connect(backup)) as copy:
             assert copy.execute("PRAGMA user_version").fetchone() == (version,)

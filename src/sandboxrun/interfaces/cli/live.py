@@ -10,7 +10,7 @@ from typing import assert_never
 
 import anyio.to_thread
 
-from sandboxrun.model.event import Event, Output, event_json
+from sandboxrun.model.event import Event, event_json
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.status import Status
 from sandboxrun.output.escape import TerminalEscaper, escape
@@ -79,11 +79,10 @@ async def follow(run: Run, mode: Mode) -> Outcome:
 
 async def _streams(run: Run) -> None:
     ours = {"stdout": _Stream(1), "stderr": _Stream(2)}
-    async with aclosing(run.events()) as events:
-        async for event in events:
-            if isinstance(event, Output):
-                # In a thread: a reader of ours may be slow, and the run must not wait for it.
-                await anyio.to_thread.run_sync(ours[event.stream].write, event.data)
+    async with aclosing(run.display()) as parts:
+        async for name, data in parts:
+            # In a thread: a reader of ours may be slow, and the run must not wait for it.
+            await anyio.to_thread.run_sync(ours[name].write, data)
     for stream in ours.values():
         stream.finish()
 
