@@ -1,0 +1,37 @@
+"""All rules for programs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sandboxrun.screening.judging import (
+    builtins,
+    containers,
+    deletion,
+    files,
+    git,
+    interpreters,
+    network,
+    packages,
+    search,
+    shells,
+    text,
+    tools,
+)
+from sandboxrun.screening.judging.invocation import Invocation, Verdict
+
+RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
+    **packages.RULES,
+    **interpreters.RULES,
+    **tools.RULES,
+    **containers.RULES,
+    **network.RULES,
+    **files.RULES,
+    **deletion.RULES,
+    **search.RULES,
+    **text.RULES,
+    **git.RULES,
+    **shells.RULES,
+    **builtins.RULES,
+}

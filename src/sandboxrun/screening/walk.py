@@ -1,0 +1,470 @@
+"""One recursive walk over the statements; the strictest finding wins and nothing is skipped."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import assert_never
+
+from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.grammar.parse import Parsed, parse_script
+from sandboxrun.screening.grammar.plain import read_plain
+from sandboxrun.screening.grammar.tree import (
+    AndOr,
+    Case,
+    Command,
+    Coprocess,
+    Evaluation,
+    For,
+    Function,
+    Group,
+    If,
+    Pipeline,
+    Process,
+    Simple,
+    Statement,
+    Test,
+    Timed,
+    While,
+)
+from sandboxrun.screening.hazards import is_fork_bomb
+from sandboxrun.screening.judging.access import read_codes, write_codes
+from sandboxrun.screening.judging.dispatch import judge_command
+from sandboxrun.screening.judging.invocation import MUTATING, Verdict
+from sandboxrun.screening.limits import CALL_DEPTH, CODE_DEPTH, VALUE_CHARACTERS
+from sandboxrun.screening.reading import marks
+from sandboxrun.screening.reading.expand import Arg, Expander
+from sandboxrun.screening.reading.scope import Defined, Origin, Scope
+from sandboxrun.screening.redirects import Streams, apply_redirects
+from sandboxrun.screening.simple import run_simple
+
+
+class Walk:
+    """The state of one screening."""
+
+    def __init__(self, collector: Collector, source: bytes, binary: Path, deadline: float) -> None:
+        self.collector = collector
+        self._source = source
+        self._binary = binary
+        self._deadline = deadline
+        self._origin = Origin(0, 0, exact=True)
+        self._parsed: dict[str, Parsed] = {}
+        self._processes: list[str] = []
+        self._depth = 0
+        self._calls: list[str] = []
+        self._uncalled: dict[str, Defined] = {}
+        self._exhausted = False
+
+    # -- scripts -----------------------------------------------------------------------------
+
+    def script(self, text: str, scope: Scope, origin: Origin, stdin: str | None) -> str:
+        """Read a whole script and return what it prints."""
+        outer, self._origin = self._origin, origin
+        self._depth += 1
+        try:
+            parsed = self._parse(text)
+            if parsed.doubt is not None:
+                self.collector.find(parsed.doubt, *origin.place(0, len(text.encode(errors="replace"))))
+            if parsed.statements is None:
+                self.collector.read_only = False
+                self._loosely(text, scope, stdin)
+                return marks.UNKNOWN + marks.taint(text)
+            return self.run(parsed.statements, scope, stdin)
+        finally:
+            self._depth -= 1
+            self._origin = outer
+
+    def _parse(self, text: str) -> Parsed:
+        if text not in self._parsed:
+            self._parsed[text] = parse_script(text, self._binary, self._deadline)
+        return self._parsed[text]
+
+    def _loosely(self, text: str, scope: Scope, stdin: str | None) -> None:
+        """Look for danger in the lines of a script that could not be read.
+
+        Bash runs the lines before a syntax error. What is found here only ever makes the
+        verdict stricter.
+        """
+        lines = text.split("\n")
+        if len(lines) > 2 * _LOOSE_LINES:
+            lines = lines[:_LOOSE_LINES] + lines[-_LOOSE_LINES:]
+        for line in lines:
+            for piece in (line, *line.split(";")[:_LOOSE_LINES]):
+                parsed = read_plain(piece[:_LOOSE_CHARACTERS])
+                if parsed is not None and not self._late():
+                    self._origin = Origin(self._origin.start, self._origin.end, exact=False)
+                    self.run(parsed, scope.copy(), stdin)
+
+    def finish(self, scope: Scope) -> None:
+        """Read the functions that nobody called: something outside may call them."""
+        for name, defined in list(self._uncalled.items()):
+            inner = scope.copy()
+            inner.positional = None
+            self._uncalled.pop(name, None)
+            self._call(name, defined, inner, None)
+
+    def _late(self) -> bool:
+        if not self._exhausted and time.monotonic() > self._deadline:
+            self._exhausted = True
+            self.collector.find("limit.time", *self._origin.place(0, 1 << 40))
+            self.collector.read_only = False
+        return self._exhausted
+
+    # -- statements --------------------------------------------------------------------------
+
+    def run(self, statements: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
+        """Read statements in order; return what they print."""
+        outputs = [self.statement(statement, scope, stdin) for statement in statements]
+        return _bounded(outputs[0] if len(outputs) == 1 else "".join(outputs))
+
+    def statement(self, statement: Statement, scope: Scope, stdin: str | None) -> str:
+        """Read one statement with its redirections."""
+        if self._late():
+            return marks.UNKNOWN
+        inner = scope.copy() if statement.background else scope
+        streams = Streams(stdin)
+        if statement.redirects:
+            streams = apply_redirects(self, statement, inner, stdin)
+        output = ""
+        if statement.command is not None:
+            output = self._command(statement, statement.command, inner, streams.stdin)
+        if streams.sinks:
+            for path in streams.sinks:
+                before = inner.files.get(path, "") if streams.append else ""
+                scope.files[path] = _bounded(before + output)
+            for path in streams.sinks:
+                self._feed(path, output)
+            return ""
+        return output
+
+    def _feed(self, path: str, output: str) -> None:
+        """Keep what is written into a process substitution: its reader was judged without it."""
+        place = _process_number(path)
+        if place is not None and place < len(self._processes):
+            self._processes[place] += output
+
+    def _command(
+        self, statement: Statement, command: Command, scope: Scope, stdin: str | None
+    ) -> str:
+        match command:
+            case Simple():
+                return run_simple(self, command, scope, stdin)
+            case Pipeline(stages):
+                return self._pipeline(stages, scope, stdin)
+            case AndOr():
+                return self._and_or(statement, command, scope, stdin)
+            case Group(statements, subshell):
+                return self._group(statements, scope, stdin, subshell=subshell)
+            case Timed(inner):
+                return "" if inner is None else self._timed(inner, scope, stdin)
+            case Coprocess(inner):
+                return self._group((inner,), scope, marks.UNKNOWN, subshell=True)
+            case Function(name, body):
+                self._define(statement, name, body, scope)
+                return ""
+            case Evaluation(words):
+                Expander(scope, self).arithmetic(words)
+                return ""
+            case Test(words, names):
+                expander = Expander(scope, self)
+                expander.visit(words)
+                expander.arithmetic(names)
+                return ""
+            case If() | While() | For() | Case():
+                return self._branches(command, scope, stdin)
+            case _:
+                assert_never(command)
+
+    def _timed(self, inner: Statement, scope: Scope, stdin: str | None) -> str:
+        command = inner.command
+        if isinstance(command, Simple) and len(command.words) > 1:
+            first = Expander(scope, self).fields(command.words[0])[0]
+            if first and first[0].text.startswith("-"):
+                # Bash would look for a program of that name; people mean an option of time's.
+                shorter = command._replace(words=command.words[1:])
+                self.collector.read_only = False
+                return self.statement(inner._replace(command=shorter), scope, stdin)
+        return self.statement(inner, scope, stdin)
+
+    def _pipeline(self, stages: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
+        flow = stdin
+        for stage in stages:
+            inner = scope.copy()
+            flow = self.statement(stage, inner, flow)
+            scope.files.update(inner.files)
+        return flow if flow is not None else ""
+
+    def _group(
+        self, statements: tuple[Statement, ...], scope: Scope, stdin: str | None, *, subshell: bool
+    ) -> str:
+        inner = scope.copy() if subshell else scope
+        output = self.run(statements, inner, stdin)
+        if subshell:
+            scope.files.update(inner.files)
+        return output
+
+    def _and_or(self, statement: Statement, command: AndOr, scope: Scope, stdin: str | None) -> str:
+        failures: list[Scope] = []
+        output = self._chain(statement, command, scope, stdin, failures)
+        for failed in failures:
+            scope.absorb(failed)
+        return output
+
+    def _chain(
+        self,
+        statement: Statement,
+        command: AndOr,
+        scope: Scope,
+        stdin: str | None,
+        failures: list[Scope],
+    ) -> str:
+        """Read a list. What follows an `&&` sees the state in which all before it succeeded."""
+        before = scope.copy() if command.otherwise else None
+        left = command.left
+        if isinstance(left.command, AndOr) and not left.redirects:
+            first = self._chain(left, left.command, scope, stdin, failures)
+        else:
+            first = self.statement(left, scope, stdin)
+        if before is None:
+            failures.append(scope.copy())
+            return first + self.statement(command.right, scope, stdin)
+        second = self.statement(command.right, before, stdin)
+        if not _leaves(command.right):
+            failures.append(before)
+        return first + second
+
+    def _branches(self, command: If | While | For | Case, scope: Scope, stdin: str | None) -> str:
+        match command:
+            case If(condition, then, otherwise):
+                self.run(condition, scope, stdin)
+                other = scope.copy()
+                output = self.run(then, scope, stdin)
+                output += self.run(otherwise, other, stdin)
+                scope.absorb(other)
+                return output
+            case While(condition, body):
+                return self._loop((*condition, *body), scope, stdin)
+            case For():
+                self._for(command, scope)
+                return self._loop(command.body, scope, stdin)
+            case Case(word, arms):
+                expander = Expander(scope, self)
+                expander.visit((word,))
+                outputs = []
+                before = scope.copy()
+                for arm in arms:
+                    expander.visit(arm.patterns)
+                    inner = before.copy()
+                    outputs.append(self.run(arm.body, inner, stdin))
+                    scope.absorb(inner)
+                return "".join(outputs)
+            case _:
+                assert_never(command)
+
+    def _for(self, command: For, scope: Scope) -> None:
+        expander = Expander(scope, self)
+        expander.arithmetic(command.arithmetic)
+        if command.name is None:
+            return
+        if command.items is None:
+            scope.assign(command.name, scope.positional or (marks.UNKNOWN,))
+            return
+        values = [
+            argument.text
+            for item in command.items
+            for alternative in expander.fields(item)
+            for argument in alternative
+        ]
+        scope.assign(command.name, tuple(v.replace(marks.SPLAT, marks.UNKNOWN) for v in values))
+
+    def _loop(self, body: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
+        """Read a body twice: the second time it sees what the first has left behind."""
+        for _ in range(2):
+            inner = scope.copy()
+            output = self.run(body, inner, stdin)
+            scope.absorb(inner)
+        return output + (marks.UNKNOWN if output else "")
+
+    # -- functions ---------------------------------------------------------------------------
+
+    def _define(self, statement: Statement, name: str, body: Statement, scope: Scope) -> None:
+        if is_fork_bomb(name, body):
+            self.collector.find("fork.bomb", *self._origin.place(statement.start, statement.end))
+            self.collector.read_only = False
+        defined = Defined(body, self._origin)
+        scope.functions[name] = defined
+        scope.shadowed |= {name}
+        self._uncalled[name] = defined
+
+    def call(self, name: str, args: tuple[Arg, ...], scope: Scope, stdin: str | None) -> Verdict:
+        """Judge a call of a function that the script defined."""
+        defined = scope.functions[name]
+        self._uncalled.pop(name, None)
+        before, scope.positional = scope.positional, tuple(arg.text for arg in args)
+        try:
+            return Verdict(True, self._call(name, defined, scope, stdin))
+        finally:
+            scope.positional = before
+
+    def _call(self, name: str, defined: Defined, scope: Scope, stdin: str | None) -> str:
+        if name in self._calls or len(self._calls) >= CALL_DEPTH:
+            return marks.UNKNOWN
+        self._calls.append(name)
+        outer, self._origin = self._origin, defined.origin
+        try:
+            return self.statement(defined.body, scope, stdin)
+        finally:
+            self._origin = outer
+            self._calls.pop()
+
+    # -- what expansion asks -----------------------------------------------------------------
+
+    def substitute(self, statements: tuple[Statement, ...], scope: Scope) -> str:
+        """Read a command substitution in a subshell."""
+        return self._group(statements, scope, None, subshell=True)
+
+    def process(self, part: Process, scope: Scope) -> str:
+        """Read a process substitution; return the path that stands for it."""
+        place = len(self._processes)
+        self._processes.append("")
+        text = self._group(part.statements, scope, marks.UNKNOWN if part.output else None, subshell=True)
+        self._processes[place] = "" if part.output else text
+        return "/dev/fd/" + chr(min(ord(marks.PROCESS) + place, ord(marks.PROCESS_END) - 1))
+
+    def process_text(self, path: str) -> str | None:
+        """Return what the process behind ``path`` prints; None for other paths."""
+        place = _process_number(path)
+        return None if place is None else self._processes[place]
+
+    def prompt(self, text: str, start: int, end: int, scope: Scope) -> None:
+        """Read text that bash expands once more: subscripts, prompts, arithmetic names."""
+        if "$(" not in text and "`" not in text and "${" not in text:
+            return
+        if marks.is_unresolved(text) and "$(" not in text:
+            self.collector.find("unresolved.code", *self._origin.place(start, end))
+            return
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        self.code(Arg(f': "{quoted}"', start, end), scope, None)
+
+    # -- what rules ask ----------------------------------------------------------------------
+
+    def find(self, code: str, *args: Arg) -> None:
+        """Report a finding at the first of ``args``."""
+        self.collector.find(code, *self._origin.place(args[0].start, args[0].end))
+
+    def judge(self, args: tuple[Arg, ...], scope: Scope, stdin: str | None) -> Verdict:
+        """Judge one simple command; the walk's effect follows."""
+        if not args or self._late():
+            return Verdict(True, "")
+        placed = tuple(Arg(a.text, *self._origin.place(a.start, a.end)) for a in args)
+        if not self.collector.command(placed):
+            self.find("limit.commands", args[0])
+            self.collector.read_only = False
+            return MUTATING
+        self._depth += 1
+        try:
+            if self._depth > 4 * CODE_DEPTH:
+                self.find("limit.depth", args[0])
+                self.collector.read_only = False
+                return MUTATING
+            verdict = judge_command(self, args, scope, stdin)
+        finally:
+            self._depth -= 1
+        self.collector.read_only = self.collector.read_only and verdict.read_only
+        return verdict
+
+    def code(
+        self,
+        script: Arg,
+        scope: Scope,
+        stdin: str | None,
+        positional: tuple[str, ...] | None = None,
+    ) -> Verdict:
+        """Judge text that a shell runs, wherever the text comes from."""
+        text = marks.plain(script.text)
+        if marks.NETWORK in text:
+            self.find("code.network", script)
+        if marks.DECODED in text:
+            self.find("code.decoded", script)
+        if marks.is_unresolved(text):
+            self.find("unresolved.code", script)
+            self.collector.read_only = False
+        if self._depth > CODE_DEPTH:
+            self.find("limit.depth", script)
+            self.collector.read_only = False
+            return MUTATING
+        before = scope.positional
+        if positional is not None:
+            scope.positional = positional
+        try:
+            output = self.script(text, scope, self._within(script, text), stdin)
+        finally:
+            scope.positional = before
+        return Verdict(True, output)
+
+    def _within(self, script: Arg, text: str) -> Origin:
+        """Return where ``text`` lies: exactly, where the command's bytes hold it as it is."""
+        start, end = self._origin.place(script.start, script.end)
+        encoded = text.encode(errors="replace")
+        place = self._source.find(encoded, start, end) if encoded else -1
+        if place < 0:
+            return Origin(start, end, exact=False)
+        return Origin(place, place + len(encoded), exact=True)
+
+    def read(self, path: Arg, scope: Scope) -> None:
+        """Report what reading ``path`` means."""
+        self.collector.note("reads", path.text)
+        self._access(path, read_codes(path.text, scope))
+
+    def write(self, path: Arg, scope: Scope) -> None:
+        """Report what writing ``path`` means."""
+        self.collector.note("writes", path.text)
+        self._access(path, write_codes(path.text, scope))
+
+    def _access(self, path: Arg, codes: list[str]) -> None:
+        for code in codes:
+            if code.startswith("secret"):
+                self.collector.note("credentials", path.text)
+            self.find(code, path)
+
+    def note_redirection(self, operator: str, target: Arg) -> None:
+        """Record a redirection to or from a file."""
+        place = self._origin.place(target.start, target.end)
+        self.collector.redirection(operator, Arg(target.text, *place))
+
+    def mutates(self) -> None:
+        """Record that something other than a command's own rule changes files."""
+        self.collector.read_only = False
+
+    def note_network(self, name: str) -> None:
+        """Record a wish for the network."""
+        self.collector.note("network", name)
+
+    def note_privilege(self, name: str) -> None:
+        """Record a wish for privileges."""
+        self.collector.note("privileges", name)
+
+
+_LOOSE_LINES = 200
+_LOOSE_CHARACTERS = 2000
+
+
+def _leaves(statement: Statement) -> bool:
+    command = statement.command
+    if isinstance(command, Group) and command.statements and not command.subshell:
+        return _leaves(command.statements[-1])
+    if not isinstance(command, Simple) or not command.words:
+        return False
+    part = command.words[0].parts[0]
+    return getattr(part, "text", "") in ("exit", "return", "break", "continue")
+
+
+def _process_number(path: str) -> int | None:
+    if path.startswith("/dev/fd/") and len(path) == len("/dev/fd/") + 1:
+        number = ord(path[-1]) - ord(marks.PROCESS)
+        return number if 0 <= number < ord(marks.PROCESS_END) - ord(marks.PROCESS) else None
+    return None
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= VALUE_CHARACTERS else marks.UNKNOWN + marks.taint(text)
