@@ -350,6 +350,8 @@ class Walk:
 
     def find(self, code: str, *args: Arg) -> None:
         """Report a finding at the first of ``args``."""
+        if code in _CHANGING:
+            self.collector.read_only = False
         self.collector.find(code, *self._origin.place(args[0].start, args[0].end))
 
     def judge(self, args: tuple[Arg, ...], scope: Scope, stdin: str | None) -> Verdict:
@@ -445,6 +447,8 @@ class Walk:
         self.collector.note("privileges", name)
 
 
+_CHANGING = frozenset({"env.code", "option.program", "git.hook", "unresolved.code"})
+"""Findings after which a program other than the one named may run: nothing is proved."""
 _LOOSE_LINES = 200
 _LOOSE_CHARACTERS = 2000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import subprocess
+import signal
 import sysconfig
 import time
 from pathlib import Path
@@ -15,9 +15,8 @@ from sandboxrun.errors import InstallError
 from sandboxrun.screening.limits import PARSER_OUTPUT_BYTES, PARSER_SECONDS
 
 _CHUNK: Final = 1 << 16
-_ARGUMENTS: Final = ("--to-json", "-ln", "bash")
+_ARGUMENTS: Final = ("shfmt", "--to-json", "-ln", "bash")
 _ENVIRONMENT: Final = {"GOMAXPROCS": "1", "GOMEMLIMIT": "256MiB"}
-_REAP_SECONDS: Final = 5.0
 
 
 class ParserStoppedError(Exception):
@@ -41,29 +40,47 @@ def parse_json(script: bytes, binary: Path, seconds: float = PARSER_SECONDS) -> 
     The process never outlives the call. Raises `ParserStoppedError` when it needs more than
     ``seconds`` or writes more than `PARSER_OUTPUT_BYTES`.
     """
+    deadline = time.monotonic() + seconds
+    reading, process = _spawn(script, binary)
+    try:
+        output = _collect(reading, deadline)
+    except BaseException:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        raise
+    finally:
+        os.close(reading)
+    # Its output has ended and it holds nothing else: what is left of it is its exit.
+    _, status = os.waitpid(process, 0)
+    return output if status == 0 else None
+
+
+def _spawn(script: bytes, binary: Path) -> tuple[int, int]:
+    """Start the parser. Return the descriptor of its output and its process id."""
     # A file as stdin, so that writing the script can never block against the reader.
     source = os.memfd_create("script")
+    reading, writing = os.pipe()
     try:
-        os.write(source, script) if len(script) < _CHUNK else _write_all(source, script)
+        _write_all(source, script)
         os.lseek(source, 0, os.SEEK_SET)
-        process = subprocess.Popen(
-            [binary, *_ARGUMENTS],
-            stdin=source,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_ENVIRONMENT,
+        silence = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+        process = os.posix_spawn(
+            binary,
+            _ARGUMENTS,
+            _ENVIRONMENT,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, source, 0),
+                (os.POSIX_SPAWN_DUP2, writing, 1),
+                silence,
+            ],
         )
+    except BaseException:
+        os.close(reading)
+        raise
     finally:
         os.close(source)
-    try:
-        return _collect(process, time.monotonic() + seconds)
-    finally:
-        # Killing a process that has ended is harmless, and a bounded wait cannot hang on one
-        # that was killed.
-        process.kill()
-        if process.stdout is not None:
-            process.stdout.close()
-        process.wait(_REAP_SECONDS)
+        os.close(writing)
+    return reading, process
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -72,10 +89,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _collect(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-    if process.stdout is None:
-        raise ParserStoppedError
-    descriptor = process.stdout.fileno()
+def _collect(descriptor: int, deadline: float) -> bytes:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     chunks: list[bytes] = []
@@ -86,13 +100,8 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
             raise ParserStoppedError
         chunk = os.read(descriptor, _CHUNK)
         if not chunk:
-            break
+            return b"".join(chunks)
         chunks.append(chunk)
         total += len(chunk)
         if total > PARSER_OUTPUT_BYTES:
             raise ParserStoppedError
-    try:
-        status = process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise ParserStoppedError from None
-    return b"".join(chunks) if status == 0 else None

@@ -109,7 +109,7 @@ def _inside(path: str, *, everything: bool, recursive: bool) -> str | None:
         return "unresolved.delete"
     if everything or marks.has_glob(path):
         return "delete.glob"
-    if not recursive or re.search(r"\.\w+$", parts[-1]):
+    if not recursive or re.search(r"[^.]\.\w+$", parts[-1]):
         return None
     return "delete.sources"
 

@@ -136,7 +136,7 @@ def _short(inv: Invocation, kind: Interpreter, arg: Arg, args: list[Arg]) -> obj
             if not rest and args:
                 args.pop(0)
             return None
-        if inv.name == "perl" and letter in "iMmDx0lF":
+        if inv.name == "perl" and letter in "iMmDxF":
             return None
     return None
 

@@ -215,7 +215,11 @@ def _inner(inv: Invocation, wrapper: Wrapper, options: Options) -> str:
     if inv.name in ("nix",):
         rest = _after_command_option(inv.args)
     if not rest:
-        return ""
+        return marks.UNKNOWN
+    if rest[0].text in ("-c", "--command") and wrapper.string:
+        for text in rest[1:2]:
+            inv.script(text)
+        return marks.UNKNOWN
     if wrapper.joined:
         return _joined(inv, wrapper, rest)
     if wrapper.loose:

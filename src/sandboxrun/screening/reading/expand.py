@@ -132,7 +132,9 @@ class Expander:
             only = word.parts[0]
             if isinstance(only, Quoted):
                 return [[Arg(only.text, word.start, word.end)]]
-            if isinstance(only, Literal) and not _SPECIAL.search(only.text):
+            if isinstance(only, Literal) and (
+                only.text in ("[", "]", "{}") or not _SPECIAL.search(only.text)
+            ):
                 return [[Arg(only.text, word.start, word.end)]]
         return [self._split(text, word) for text in self.encoded(word)]
 
