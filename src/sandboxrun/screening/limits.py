@@ -14,7 +14,7 @@ CANARY_SECONDS: Final = 0.06
 """Time for one call of the second parser on a longer script."""
 PARSER_OUTPUT_BYTES: Final = 6 * 1024 * 1024
 """Largest tree accepted from the slow parser."""
-SCREEN_SECONDS: Final = 0.3
+SCREEN_SECONDS: Final = 0.25
 """Time for one screening. What is left unread then is a finding."""
 TREE_NODES: Final = 60_000
 """Nodes of one tree."""

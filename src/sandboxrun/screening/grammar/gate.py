@@ -33,14 +33,14 @@ _HEREDOC: Final = re.compile(r"<<-?[ \t]*(?:'([^'\n]+)'|\"([^\"\n$`\\]+)\"|\\(\w
 _CONSTANT: Final = re.compile(r"'[^']*'|\"[^\"$`\\]*\"|[\w./:=@%+,-]{64,}")
 
 
-def structure_bytes(text: str) -> int:
-    """Return about how many characters lie outside constant text.
+def structure_of(text: str) -> str:
+    """Return a long ``text`` without its constants; a short one as it is.
 
-    Constant text is a quoted here-document, a quoted constant or a very long bare word. Only a
-    gate: what it lets through is still bounded by the parsers' deadlines.
+    Constants are quoted here-documents, quotes in which nothing is expanded and very long bare
+    words. Only for gates: what they let through is still bounded by the parsers' deadlines.
     """
     if len(text) <= STRUCTURE_BYTES:
-        return len(text)
+        return text
     kept = []
     at = 0
     while opening := _HEREDOC.search(text, at):
@@ -49,28 +49,26 @@ def structure_bytes(text: str) -> int:
         closing = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE).search(
             text, opening.end()
         )
-        if closing is None:
-            return len(text)
+        if closing is None or len(kept) > _MOST_HEREDOCS:
+            return text
         at = closing.start()
-        if len(kept) > _MOST_HEREDOCS:
-            return len(text)
     kept.append(text[at:])
-    return len(_CONSTANT.sub("''", "".join(kept)))
+    return _CONSTANT.sub("''", "".join(kept))
 
 
 _MOST_HEREDOCS: Final = 256
-_BRACKETS: Final = re.compile(r"[({\[]|[)}\]]|\b(?:if|while|until|for|case|do)\b")
+_BRACKETS: Final = re.compile(r"[({\[)}\]]")
 
 
-def too_deep(text: str) -> bool:
+def too_deep(structure: str) -> bool:
     """Tell whether the text could nest deeper than `NESTING`, counting brackets in quotes too."""
-    if len(text) <= NESTING:
+    if len(structure) <= NESTING:
         return False
     depth = 0
-    for match in _BRACKETS.finditer(_CONSTANT.sub("''", text)):
+    for match in _BRACKETS.finditer(_CONSTANT.sub("''", structure)):
         if match[0] in ")}]":
-            depth = max(0, depth - 1)
-        elif match[0] in "({[":
+            depth = depth - 1 if depth else 0
+        else:
             depth += 1
             if depth > NESTING:
                 return True

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sandboxrun.screening.grammar.canary import CanaryStoppedError, canary_starts, tree_starts
 from sandboxrun.screening.grammar.decode import UnknownNodeError, read_file
-from sandboxrun.screening.grammar.gate import structure_bytes, too_deep
+from sandboxrun.screening.grammar.gate import structure_of, too_deep
 from sandboxrun.screening.grammar.plain import read_plain
 from sandboxrun.screening.grammar.shfmt import ParserStoppedError, parse_json
 from sandboxrun.screening.grammar.tree import Statement
@@ -33,9 +33,10 @@ def parse_script(text: str, binary: Path, deadline: float) -> Parsed:
     plain = read_plain(text)
     if plain is not None:
         return Parsed(plain, _compare(text.encode(), plain))
-    if structure_bytes(text) > STRUCTURE_BYTES:
+    structure = structure_of(text)
+    if len(structure) > STRUCTURE_BYTES:
         return Parsed(None, "limit.size")
-    if too_deep(text):
+    if too_deep(structure):
         return Parsed(None, "limit.depth")
     return _parse_slowly(text, binary, min(PARSER_SECONDS, deadline - time.monotonic()))
 

@@ -78,11 +78,17 @@ def _with_home(path: str) -> str:
     return HOME_PATH + path[match.end() :]
 
 
+_LONGEST: Final = 4096
+"""PATH_MAX: the kernel refuses longer ones."""
+
+
 def resolve(text: str, scope: Scope) -> list[str]:
     """Return the absolute paths that ``text`` can name, one for each working directory.
 
     A path that begins with an unknown stays as it is: it could be anywhere.
     """
+    if len(text) > _LONGEST:
+        return [marks.UNKNOWN]
     if text.startswith("/"):
         return [normalise(text)]
     if text[:1] in (marks.UNKNOWN, marks.SPLAT, marks.NETWORK, marks.DECODED) or not text:

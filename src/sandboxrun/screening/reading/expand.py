@@ -131,11 +131,11 @@ class Expander:
         if len(word.parts) == 1:
             only = word.parts[0]
             if isinstance(only, Quoted):
-                return [[Arg(only.text, word.start, word.end)]]
+                return [[Arg(_bounded(only.text), word.start, word.end)]]
             if isinstance(only, Literal) and (
                 only.text in ("[", "]", "{}") or not _SPECIAL.search(only.text)
             ):
-                return [[Arg(only.text, word.start, word.end)]]
+                return [[Arg(_bounded(only.text), word.start, word.end)]]
         return [self._split(text, word) for text in self.encoded(word)]
 
     def _split(self, text: str, word: Word) -> list[Arg]:

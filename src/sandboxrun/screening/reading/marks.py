@@ -72,7 +72,9 @@ def activate(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return the value as text again: globs and braces as characters, other marks kept."""
-    return text if text.isascii() else text.translate(_TO_GLOB)
+    if text.isascii() or not _ANY.search(text):
+        return text
+    return text.translate(_TO_GLOB)
 
 
 def shown(text: str) -> str | None:
