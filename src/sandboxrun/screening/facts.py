@@ -30,6 +30,11 @@ class Effect(StrEnum):
 _STRICTNESS = {Tier.AUTO: 0, Tier.ASK: 1, Tier.NEVER: 2}
 
 
+def strictness(tier: Tier) -> int:
+    """Return a number that grows with how strict ``tier`` is."""
+    return _STRICTNESS[tier]
+
+
 def strictest(tiers: list[Tier]) -> Tier:
     """Return the strictest of ``tiers``; `Tier.AUTO` for none."""
     return max(tiers, key=_STRICTNESS.__getitem__, default=Tier.AUTO)
