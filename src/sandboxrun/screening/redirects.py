@@ -83,7 +83,8 @@ def _target(walk: Walk, redirect: Redirect, target: Arg, scope: Scope, streams: 
         walk.note_network(target.text)
         # A socket is read and written: whoever has it as a descriptor can take orders from it.
         streams.stdin = marks.NETWORK + marks.UNKNOWN
-        scope.files["&" + (redirect.fd or "0")] = streams.stdin
+        usual = "0" if operator[0] == "<" else "1"
+        scope.files["&" + (redirect.fd or usual)] = streams.stdin
         return
     if operator in ("<", "<&", "<>"):
         if redirect.fd in (None, "0"):

@@ -41,7 +41,7 @@ def screen(command: str | bytes) -> Facts:
     if not text.isascii():
         text = PRIVATE.sub("\ufffd", text)
     walk = _walk(collector, raw)
-    scope = Scope()
+    scope = Scope(positional=None)
     walk.script(text, scope, Origin(0, len(raw), exact=True), None)
     walk.finish(scope)
     return collector.facts()

@@ -47,7 +47,7 @@ class Walk:
         self._source = source
         self._binary = binary
         self._deadline = deadline
-        self._origin = Origin(0, 0, exact=True)
+        self._origin = Origin(0, len(source), exact=True)
         self._parsed: dict[str, Parsed] = {}
         self._processes: list[str] = []
         self._depth = 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +62,8 @@ def _parse_slowly(text: str, binary: Path, seconds: float) -> Parsed:
         return Parsed(None, "limit.size")
     if len(script) > STRUCTURE_BYTES:
         return Parsed(statements, _compare_shortened(script, root, statements))
+    if b"<<" in script and b"\\" in script:
+        script = _without_escapes(script, root)
     return Parsed(statements, _compare(script, statements))
 
 
@@ -96,21 +100,38 @@ def _compare_shortened(
     return None if seen == expected else "parser.disagree"
 
 
+_ESCAPE = re.compile(rb"\\[`$\\]")
+
+
+def _without_escapes(script: bytes, root: dict[str, Any]) -> bytes:
+    """Hide escaped characters in the text of here-documents, which the second parser misreads."""
+    hidden = bytearray(script)
+    for node in _nodes(root):
+        for part in (node.get("Hdoc") or {}).get("Parts", ()):
+            if part["Type"] == "Lit":
+                start, end = part["Pos"]["Offset"], part["End"]["Offset"]
+                hidden[start:end] = _ESCAPE.sub(b"xx", hidden[start:end])
+    return bytes(hidden)
+
+
+def _nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    pending: list[Any] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, dict):
+            yield node
+            pending.extend(node.values())
+
+
 _LONG = 512
 
 
 def _constants(script: bytes, root: dict[str, Any]) -> list[tuple[int, int]]:
     """Return the byte spans inside long single quotes and quoted here-documents."""
     found: list[tuple[int, int]] = []
-    pending: list[Any] = [root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending.extend(node)
-            continue
-        if not isinstance(node, dict):
-            continue
-        pending.extend(node.values())
+    for node in _nodes(root):
         if node.get("Type") == "SglQuoted" and not node.get("Dollar"):
             start, end = node["Pos"]["Offset"] + 1, node["End"]["Offset"] - 1
             if end - start > _LONG and b"'" not in script[start:end]:

@@ -31,7 +31,11 @@ _DELETE: Final = re.compile(
 _DELETE_TREE: Final = re.compile(r"rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r\b|RemoveAll|fs\.rm")
 _SOCKET: Final = re.compile(
     r"\bsocket\b|fsockopen|TCPSocket|net\.connect|net\.Socket|createConnection|IO::Socket"
-    r"|use Socket|stream_socket_client|Socket\.tcp|socket\.tcp|\bnet\.Dial"
+    r"|require\([\"'](?:node:)?net[\"']\)|use Socket|stream_socket_client|Socket\.tcp|socket\.tcp|\bnet\.Dial"
+)
+_CONNECT: Final = re.compile(r"connect\b|TCPSocket|fsockopen|create_connection|IO::Socket::INET")
+_RUNS_WHAT_IT_READS: Final = re.compile(
+    r"(?:popen|system|exec|spawn|subprocess\.\w+|Popen|shell_exec|check_output|eval|run)\s*\(?\s*[a-z_$]\w*\s*[,)]"
 )
 _SHELL_STRING: Final = re.compile(r"(?:^|/)(?:ba|da|z|k|c|a)?sh\b|cmd\.exe|powershell")
 _NETWORK: Final = re.compile(
@@ -47,7 +51,7 @@ _DECODES: Final = re.compile(
 _EVALUATES: Final = re.compile(r"\b(?:eval|exec|execfile|assert|create_function|Function|instance_eval|loadstring|load)\b")
 _FORKS: Final = re.compile(
     r"\bfork\s*(?:\(\s*\))?\s*(?:while|until)\b|(?:while|until|for|loop)\b[^\n]{0,60}[\s\S]{0,20}\bfork\b"
-    r"|fork\s*\|\|\s*fork|fork\s*&&\s*fork"
+    r"|fork\s*\|\|\s*fork|fork\s*&&\s*fork|fork\(\)\s*for\b"
 )
 _STRINGS: Final = re.compile(
     r"\"\"\"([\s\S]*?)\"\"\"|'''([\s\S]*?)'''"
@@ -69,6 +73,8 @@ def scan_code(inv: Invocation, code: Arg) -> None:
     if marks.is_unresolved(text):
         inv.find("unresolved.code", code)
     strings = [_string(match) for match in _STRINGS.finditer(text)]
+    if inv.name in ("tclsh", "wish", "expect"):
+        strings += re.findall(r"\b(?:exec|spawn|system)\s+([^;\n\]]+)", text)
     paths = [*strings, *_bare_paths(text)]
     _hazards(inv, code, text, strings)
     for string in paths:
@@ -123,7 +129,10 @@ def _hazards(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
     if _CAPS.search(bare):
         inv.find("escape.namespace", code)
     if _SOCKET.search(text) and (
-        any(_SHELL_STRING.search(s) for s in strings) or "dup2" in text or "/bin/sh" in text
+        any(_SHELL_STRING.search(s) for s in strings)
+        or "dup2" in text
+        or "/bin/sh" in text
+        or (_CONNECT.search(text) and _RUNS_WHAT_IT_READS.search(bare))
     ):
         inv.find("shell.reverse", code)
     if METADATA.search(text) and _NETWORK.search(text):
@@ -141,7 +150,7 @@ def _hazards(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
 def scan_spawn(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
     """Judge every string of code that starts programs, alone and as one argument list."""
     del text
-    commands = [s for s in strings if s and len(s) < 4000]  # noqa: PLR2004
+    commands = [s for s in strings if s and len(s) < 4000 and not _MODULE.fullmatch(s)]  # noqa: PLR2004
     if not commands:
         inv.find("unresolved.code", code)
         return
@@ -154,6 +163,7 @@ def scan_spawn(inv: Invocation, code: Arg, text: str, strings: list[str]) -> Non
                 inv.inner(tuple(code._replace(text=s) for s in commands[place : place + 12]))
 
 
+_MODULE: Final = re.compile(r"(?:node:)?(?:child_process|fs|os|net|path|util|http|https|fs/promises)")
 _NOT_SHELL: Final = re.compile(r"[%#]?\{?\w*\}?$|utf-?8|[rwab+]{1,3}|[\w -]*[:,.!?]|\\[nt0]|[\w./-]+\.\w+$")
 
 

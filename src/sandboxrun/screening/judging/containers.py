@@ -27,7 +27,7 @@ _HOST_PATHS: Final = re.compile(
 
 def _docker(inv: Invocation) -> Verdict:
     inv.find("engine.use")
-    options = read_options(inv.args, "vepuwmlHhcft", _VALUES)
+    options = read_options(inv.args, "vepuwmlHh", _VALUES)
     if options.has("", "privileged"):
         inv.find("escape.engine")
     for name in ("pid", "ipc", "net", "network", "uts", "userns", "cgroupns"):

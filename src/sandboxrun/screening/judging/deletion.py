@@ -107,7 +107,7 @@ def _inside(path: str, *, everything: bool, recursive: bool) -> str | None:
         return None
     if marks.is_unresolved(path):
         return "unresolved.delete"
-    if everything or marks.has_glob(path):
+    if everything or marks.has_glob(path) or marks.OPAQUE in parts:
         return "delete.glob"
     if not recursive or re.search(r"[^.]\.\w+$", parts[-1]):
         return None

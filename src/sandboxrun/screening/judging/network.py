@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.deletion import deletion_codes
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import Options, read_options
 from sandboxrun.screening.judging.secrets import METADATA
@@ -78,7 +79,9 @@ def _uploads(inv: Invocation, options: Options) -> None:
         text = value.text
         for piece in (text, *re.split(r"[=@<;]", text)):
             if piece and not any(c in piece for c in " \n{\"") and len(piece) > 1:
-                inv.walk.read(value._replace(text=piece.lstrip("@<")), inv.scope)
+                path = piece.lstrip("@<")
+                path = marks.HOME_PATH + path[1:] if path.startswith("~") else path
+                inv.walk.read(value._replace(text=path), inv.scope)
 
 
 def _addresses(inv: Invocation, urls: list[Arg], *, local: bool = False) -> bool:
@@ -181,6 +184,9 @@ def _copy_remote(inv: Invocation) -> Verdict:
         read_below(inv, source)
     if inv.name == "rsync" and any(name.startswith("del") for name in options.long):
         inv.find("delete.bulk")
+        for target in options.operands[-1:]:
+            for code in deletion_codes(target.text, inv.scope, recursive=True):
+                inv.find(code, target)
     for target in options.operands[-1:]:
         if target not in remote:
             inv.walk.write(target, inv.scope)

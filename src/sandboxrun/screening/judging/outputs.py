@@ -104,6 +104,22 @@ def _files(values: str = "", long_values: tuple[str, ...] = ()) -> Callable[[Inv
     return output
 
 
+def _listing(inv: Invocation) -> str:
+    """Return what ls prints: names without a directory, or the operands a pattern matches."""
+    operands = read_options(inv.args, "IwT", ("ignore", "width", "sort", "time")).operands
+    patterns = [operand.text for operand in operands if marks.has_glob(operand.text)]
+    return "".join(f"{text}\n" for text in patterns or [marks.OPAQUE])
+
+
+def _grep(inv: Invocation) -> str:
+    """Return what grep could print of known text: any of its lines."""
+    options = read_options(inv.args, "efmABCdD", ("regexp", "file"))
+    if options.has("clLqoZn", "count", "files-with-matches", "quiet", "only-matching"):
+        return marks.UNKNOWN + marks.taint(inv.stdin)
+    operands = options.operands if options.has("ef", "regexp") else options.operands[1:]
+    return contents(inv, operands)
+
+
 def _lines(change: Callable[[list[str]], list[str]]) -> Callable[[Invocation], str]:
     def output(inv: Invocation) -> str:
         options = read_options(inv.args, "nckStf", ("lines", "bytes"))
@@ -281,6 +297,10 @@ def _cut(inv: Invocation) -> str:
 OUTPUTS: Final[dict[str, Callable[[Invocation], str]]] = {
     "echo": _echo,
     "printf": _printf,
+    "ls": _listing,
+    "grep": _grep,
+    "egrep": _grep,
+    "fgrep": _grep,
     "cat": _files(),
     "bat": _files(),
     "head": _head,

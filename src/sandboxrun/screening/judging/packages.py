@@ -117,7 +117,7 @@ _MANAGERS: Final[dict[str, Manager]] = {
     "nvm": Manager(_words("install uninstall ls-remote")),
     "volta": Manager(_words("install fetch pin")),
 }
-_RUN_NAMES: Final = re.compile(r"(?:.*[:_-])?(?:deploy|publish|release)(?:[:_-].*)?")
+_RUN_NAMES: Final = re.compile(r"(?:[^-].*[:_-])?(?:deploy|publish|release)(?:[:_-].*)?")
 
 
 def _manager(inv: Invocation) -> Verdict:

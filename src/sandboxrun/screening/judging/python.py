@@ -40,7 +40,7 @@ def scan_python(inv: Invocation, code: Arg) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         scan_code(inv, code)
         return
-    reader = _Reader(inv, code)
+    reader = _Reader(inv, code, tree)
     try:
         for node in ast.walk(tree):
             reader.node(node)
@@ -70,11 +70,17 @@ def _without_spawns(text: str) -> str:
 class _Reader:
     """Judges the calls of one text."""
 
-    def __init__(self, inv: Invocation, code: Arg) -> None:
+    def __init__(self, inv: Invocation, code: Arg, tree: ast.Module) -> None:
         self._inv = inv
         self._code = code
         self._known: dict[str, str | list[str]] = {}
         self._imported: set[str] = set()
+        self._constants = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            and node.value.startswith(("/", "~"))
+        ]
 
     def node(self, node: ast.AST) -> None:
         """Look at one node."""
@@ -94,6 +100,12 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> None:
         name, owned = _name(node.func)
+        for argument in node.args:
+            path = self._value(argument)
+            if isinstance(path, str) and (path.startswith(("/", "~")) or marks.HOME in path):
+                path = marks.HOME_PATH + path[1:] if path.startswith("~") else path
+                if not any(blank in path for blank in " \n"):
+                    self._inv.walk.read(self._code._replace(text=path), self._inv.scope)
         if not owned:
             if name not in self._imported and name not in ("exec", "eval"):
                 return
@@ -173,8 +185,12 @@ class _Reader:
             value = self._value(node.func.value)
         if isinstance(value, str):
             delete(self._inv, self._code, value, recursive=recursive)
-        elif recursive and first is not None:
-            self._inv.find("unresolved.delete", self._code)
+        elif first is not None or recursive:
+            # Which of the text's constants it is, is not known: each of them could be.
+            for constant in self._constants:
+                delete(self._inv, self._code, constant, recursive=False)
+            if recursive:
+                self._inv.find("unresolved.delete", self._code)
 
     def _value(self, node: ast.expr) -> str | list[str] | None:
         """Return the constant that an expression is, as far as it is one."""
@@ -195,12 +211,18 @@ class _Reader:
                 return "".join(t if isinstance(t, str) else marks.UNKNOWN for t in texts)
             case ast.Call():
                 return self._called(node)
+            case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value="HOME")):
+                return marks.HOME_PATH
             case _:
                 return None
 
     def _called(self, node: ast.Call) -> str | list[str] | None:
         name, _ = _name(node.func)
         first = self._value(node.args[0]) if node.args else None
+        if name == "home" or (name in ("getenv", "get") and first == "HOME"):
+            return marks.HOME_PATH
+        if name == "compile":
+            return first
         if name == "chr" and node.args and isinstance(node.args[0], ast.Constant):
             code = node.args[0].value
             return chr(code) if isinstance(code, int) and 0 <= code < 0x110000 else None  # noqa: PLR2004
@@ -233,4 +255,8 @@ def _name(function: ast.expr) -> tuple[str, bool]:
     """Return a called name, and whether it belongs to something."""
     if isinstance(function, ast.Attribute):
         return function.attr, True
+    if isinstance(function, ast.Call) and _name(function.func)[0] == "getattr":
+        named = function.args[1] if len(function.args) > 1 else None
+        if isinstance(named, ast.Constant) and isinstance(named.value, str):
+            return named.value, True
     return (function.id, False) if isinstance(function, ast.Name) else ("", False)

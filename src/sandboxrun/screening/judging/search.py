@@ -49,11 +49,30 @@ def _find(inv: Invocation) -> Verdict:
         elif test.startswith((marks.SPLAT, "-files0-from")):
             read_only = False
         at += 1
-    return Verdict(read_only, _found(roots))
+    return Verdict(read_only, _found(inv, roots, args))
 
 
-def _found(roots: list[Arg]) -> str:
-    return "".join(f"{root.text}\n{root.text.rstrip('/')}/{marks.UNKNOWN}\n" for root in roots)
+def _found(inv: Invocation, roots: list[Arg], tests: list[Arg]) -> str:
+    found = "".join(f"{root.text}\n{root.text.rstrip('/')}/{marks.UNKNOWN}\n" for root in roots)
+    if any(_outside(root, inv) for root in roots) and any(is_key_name(n) for n in _names(tests)):
+        found += f"{marks.HOME_PATH}/.ssh/id_rsa\n"
+    return found
+
+
+def _names(tests: list[Arg]) -> list[str]:
+    """Return the patterns of names that the tests of find ask for."""
+    return [
+        tests[place + 1].text
+        for place, test in enumerate(tests[:-1])
+        if test.text in ("-name", "-iname", "-path", "-wholename", "-ipath")
+    ]
+
+
+def _outside(root: Arg, inv: Invocation) -> bool:
+    return not any(
+        path.startswith("/workspace") or not path.startswith("/")
+        for path in resolve(root.text, inv.scope)
+    )
 
 
 def _command_end(args: list[Arg], start: int) -> int:
@@ -72,17 +91,10 @@ def _wide(root: Arg, inv: Invocation) -> bool:
 def _execute(inv: Invocation, command: list[Arg], roots: list[Arg], tests: list[Arg]) -> None:
     if not command:
         return
-    names = [
-        tests[place + 1].text
-        for place, test in enumerate(tests[:-1])
-        if test.text in ("-name", "-iname", "-path", "-wholename")
-    ]
+    names = _names(tests)
     changes = command[0].text.rpartition("/")[2] in _CHANGES
     for root in roots:
-        outside = not any(
-            path.startswith("/workspace") or not path.startswith("/")
-            for path in resolve(root.text, inv.scope)
-        )
+        outside = _outside(root, inv)
         if changes and _wide(root, inv):
             inv.find("delete.system", root)
         if outside and any(is_key_name(name) for name in names):
@@ -134,7 +146,7 @@ def _run_on(inv: Invocation, command: tuple[Arg, ...], text: str, pattern: str |
             output = inv.inner(inner, "").output
         return output
     words = [
-        place._replace(text=word.replace(marks.UNKNOWN, marks.SPLAT))
+        place._replace(text=word)
         for word in _words(text)
     ]
     output = inv.inner((*command, *words), "").output

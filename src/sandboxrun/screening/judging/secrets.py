@@ -61,7 +61,7 @@ _TEMPLATE: Final = re.compile(r"\.(?:example|sample|template|dist|defaults?|tpl|
 _PROJECT: Final = re.compile(r"\.env(?:\.[\w.-]+)?$|\.envrc$")
 _KEY_NAMES: Final = re.compile(
     r"(?:id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pgpass|\.git-credentials|shadow|credentials|"
-    r"\.npmrc|\.pypirc|kubeconfig|\.aws|\.ssh|\.gnupg)\b.*"
+    r"\.npmrc|\.pypirc|kubeconfig|\.aws|\.ssh|\.gnupg)\b.*|.*\.(?:key|pem|p12|pfx|kdbx|jks|keystore)"
 )
 
 
@@ -112,4 +112,4 @@ def _glob_could_be(pattern: str, name: str) -> bool:
 
 def is_key_name(pattern: str) -> bool:
     """Tell whether a file name, or a pattern for one, is that of a credential."""
-    return _KEY_NAMES.fullmatch(marks.plain(pattern).strip("*")) is not None
+    return _KEY_NAMES.fullmatch(marks.plain(pattern).rpartition("/")[2].lstrip("*") or "-") is not None

@@ -101,7 +101,7 @@ VERSIONED: Final = frozenset(
     " turbo nx lerna shellcheck shfmt hadolint psql mysql sqlite3 redis-cli mongosh openssl ffmpeg"
     " convert magick pandoc aws gcloud az ansible vagrant gdb lldb strace valgrind nasm ld as"
     " objdump nm readelf rsync scp nc ncat socat htop less man make cppcheck clang-format"
-    " clang-tidy protoc ldd buf grpcurl hugo jekyll nginx httpd apachectl systemctl uname bc dc tree".split()
+    " clang-tidy protoc ldd docker-compose docker-buildx kustomize minikube kind buf grpcurl hugo jekyll nginx httpd apachectl systemctl uname bc dc tree".split()
 )
 USUAL_VERSION_OPTIONS: Final = frozenset({"--version", "--help", "-V"})
 VERSION_OPTIONS: Final[Mapping[str, frozenset[str]]] = {

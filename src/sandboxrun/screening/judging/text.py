@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.environment import is_harmless_command
 from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import contents
@@ -178,14 +179,14 @@ def _awk(inv: Invocation) -> Verdict:
         programs, operands = list(operands[:1]), operands[1:]
     read_only = not files and not options.has("o", "pretty-print", "profile", "dump-variables")
     for program in programs:
-        read_only = _awk_program(inv, program) and read_only
+        read_only = _awk_program(inv, program, options.all_values("v", "assign")) and read_only
     for operand in (*operands, *files):
         if not re.match(r"[A-Za-z_]\w*=", operand.text):
             inv.walk.read(operand, inv.scope)
     return Verdict(read_only, marks.UNKNOWN + marks.taint(contents(inv, ())))
 
 
-def _awk_program(inv: Invocation, program: Arg) -> bool:
+def _awk_program(inv: Invocation, program: Arg, assigned: list[Arg]) -> bool:
     """Report what an awk program runs and writes. True where it is proved to only print."""
     text = marks.plain(program.text)
     if marks.is_unresolved(text):
@@ -197,9 +198,10 @@ def _awk_program(inv: Invocation, program: Arg) -> bool:
         inv.find("shell.reverse" if "getline" in bare else "network.use", program)
         return False
     if runs:
-        for string in strings:
+        given = [value.text.partition("=")[2] for value in assigned]
+        for string in (*strings, *given, "".join(strings)):
             inv.script(program._replace(text=string))
-        if not strings or re.search(r"\bsystem\s*\(\s*[^\"\s)]", bare):
+        if not (strings or given) or re.search(r"\bsystem\s*\(\s*[^\"\s)]", bare):
             inv.find("unresolved.code", program)
         return False
     for string in strings:
@@ -243,8 +245,10 @@ def _less(inv: Invocation) -> Verdict:
 
 def _man(inv: Invocation) -> Verdict:
     options = read_options(inv.args, "PHB", ("pager", "html"))
-    for pager in options.all_values("PHB", "pager", "html"):
-        inv.script(pager)
+    for pager in options.all_values("PH", "pager", "html"):
+        if not is_harmless_command(pager.text):
+            inv.find("option.program", pager)
+            inv.script(pager)
     return judge_reader(inv, READERS["man"])
 
 

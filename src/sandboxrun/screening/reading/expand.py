@@ -160,7 +160,7 @@ class Expander:
     def document(self, word: Word) -> str:
         """Return the text of a here-document."""
         texts = self._product(word.parts, word, quoted=True, escapes=_IN_HEREDOC)
-        return unsplit(texts[0]) if len(texts) == 1 else marks.UNKNOWN + marks.taint(*texts)
+        return "".join(unsplit(text) for text in texts)
 
     def visit(self, words: Iterable[Word]) -> None:
         """Read ``words`` only for what they execute."""
