@@ -114,8 +114,14 @@ class Walk:
 
     def run(self, statements: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
         """Read statements in order; return what they print."""
-        outputs = [self.statement(statement, scope, stdin) for statement in statements]
-        return _bounded(outputs[0] if len(outputs) == 1 else "".join(outputs))
+        output = ""
+        for statement in statements:
+            if output.endswith(marks.UNKNOWN):
+                # What an unknown program prints ends its line as a rule; the next command's does not
+                # continue it.
+                output += "\n"
+            output += self.statement(statement, scope, stdin)
+        return _bounded(output)
 
     def statement(self, statement: Statement, scope: Scope, stdin: str | None) -> str:
         """Read one statement with its redirections."""
