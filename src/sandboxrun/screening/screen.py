@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.facts import Facts
-from sandboxrun.screening.grammar.gate import PRIVATE, text_codes
+from sandboxrun.screening.grammar.gate import PRIVATE, encoded, text_codes
 from sandboxrun.screening.grammar.shfmt import parser_path
 from sandboxrun.screening.limits import COMMAND_BYTES, SCREEN_SECONDS
 from sandboxrun.screening.reading.expand import Arg
@@ -30,15 +30,13 @@ def screen(command: str | bytes) -> Facts:
         collector.find("limit.size", 0, len(raw))
         collector.read_only = False
         return collector.facts()
-    text = raw.decode("utf-8", "replace")
-    if "\ufffd" in text and text.encode() != raw:
-        collector.find("text.encoding", 0, len(raw))
-        collector.read_only = False
+    text = raw.decode("utf-8", "surrogateescape")
     for code, start, end in text_codes(text):
-        before = len(text[:start].encode())
-        collector.find(code, before, before + len(text[start:end].encode()))
+        before = len(encoded(text[:start]))
+        collector.find(code, before, before + len(encoded(text[start:end])))
         collector.read_only = False
     if not text.isascii():
+        # Three bytes for three: the spans of what follows stay where they are.
         text = PRIVATE.sub("\ufffd", text)
     walk = _walk(collector, raw)
     scope = Scope(positional=None)
@@ -59,7 +57,8 @@ def screen_argv(argv: Sequence[str]) -> Facts:
         length = len(argument.encode("utf-8", "surrogatepass"))
         for code, _, _ in text_codes(argument):
             collector.find(code, at, at + length)
-        args.append(Arg(PRIVATE.sub("\ufffd", argument), at, at + length))
+        clean = argument.encode("utf-8", "replace").decode()
+        args.append(Arg(PRIVATE.sub("\ufffd", clean), at, at + length))
         at += length + 1
     walk = _walk(collector, " ".join(argv).encode("utf-8", "surrogatepass"))
     scope = Scope()

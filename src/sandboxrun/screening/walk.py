@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.grammar.gate import encoded
 from sandboxrun.screening.grammar.parse import Parsed, parse_script
 from sandboxrun.screening.grammar.plain import read_plain
 from sandboxrun.screening.grammar.tree import (
@@ -51,8 +52,8 @@ class Walk:
         self._parsed: dict[str, Parsed] = {}
         self._processes: list[str] = []
         self._depth = 0
-        self._calls: list[str] = []
-        self._uncalled: dict[str, Defined] = {}
+        self._calls: list[tuple[int, tuple[str, ...] | None]] = []
+        self._uncalled: dict[int, Defined] = {}
         self._exhausted = False
 
     # -- scripts -----------------------------------------------------------------------------
@@ -64,7 +65,7 @@ class Walk:
         try:
             parsed = self._parse(text)
             if parsed.doubt is not None:
-                self.collector.find(parsed.doubt, *origin.place(0, len(text.encode(errors="replace"))))
+                self.collector.find(parsed.doubt, *origin.place(0, len(encoded(text))))
             if parsed.statements is None:
                 self.collector.read_only = False
                 self._loosely(text, scope, stdin)
@@ -97,11 +98,11 @@ class Walk:
 
     def finish(self, scope: Scope) -> None:
         """Read the functions that nobody called: something outside may call them."""
-        for name, defined in list(self._uncalled.items()):
+        while self._uncalled:
+            _, defined = self._uncalled.popitem()
             inner = scope.copy()
             inner.positional = None
-            self._uncalled.pop(name, None)
-            self._call(name, defined, inner, None)
+            self._call(defined, inner, None)
 
     def _late(self) -> bool:
         if not self._exhausted and time.monotonic() > self._deadline:
@@ -300,22 +301,27 @@ class Walk:
         defined = Defined(body, self._origin)
         scope.functions[name] = defined
         scope.shadowed |= {name}
-        self._uncalled[name] = defined
+        self._uncalled[id(body)] = defined
 
     def call(self, name: str, args: tuple[Arg, ...], scope: Scope, stdin: str | None) -> Verdict:
         """Judge a call of a function that the script defined."""
         defined = scope.functions[name]
-        self._uncalled.pop(name, None)
+        self._uncalled.pop(id(defined.body), None)
         before, scope.positional = scope.positional, tuple(arg.text for arg in args)
         try:
-            return Verdict(True, self._call(name, defined, scope, stdin))
+            return Verdict(True, self._call(defined, scope, stdin))
         finally:
             scope.positional = before
 
-    def _call(self, name: str, defined: Defined, scope: Scope, stdin: str | None) -> str:
-        if name in self._calls or len(self._calls) >= CALL_DEPTH:
+    def _call(self, defined: Defined, scope: Scope, stdin: str | None) -> str:
+        """Read a function's body. A recursion is followed a few times, then with unknown words."""
+        body = id(defined.body)
+        if sum(1 for called, _ in self._calls if called == body) >= _RECURSIONS:
+            scope.positional = None
+        call = (body, scope.positional)
+        if call in self._calls or len(self._calls) >= CALL_DEPTH:
             return marks.UNKNOWN
-        self._calls.append(name)
+        self._calls.append(call)
         outer, self._origin = self._origin, defined.origin
         try:
             return self.statement(defined.body, scope, stdin)
@@ -413,11 +419,11 @@ class Walk:
     def _within(self, script: Arg, text: str) -> Origin:
         """Return where ``text`` lies: exactly, where the command's bytes hold it as it is."""
         start, end = self._origin.place(script.start, script.end)
-        encoded = text.encode(errors="replace")
-        place = self._source.find(encoded, start, end) if encoded else -1
+        data = encoded(text)
+        place = self._source.find(data, start, end) if data else -1
         if place < 0:
             return Origin(start, end, exact=False)
-        return Origin(place, place + len(encoded), exact=True)
+        return Origin(place, place + len(data), exact=True)
 
     def read(self, path: Arg, scope: Scope) -> None:
         """Report what reading ``path`` means."""
@@ -453,6 +459,7 @@ class Walk:
         self.collector.note("privileges", name)
 
 
+_RECURSIONS = 3
 _CHANGING = frozenset({"env.code", "option.program", "git.hook", "unresolved.code"})
 """Findings after which a program other than the one named may run: nothing is proved."""
 _LOOSE_LINES = 200

@@ -16,10 +16,20 @@ PRIVATE: Final = re.compile("[\ue000-\uf8ff]")
 """The code points this package uses as marks; a command's own are replaced."""
 
 
+_BROKEN: Final = re.compile("[\ud800-\udfff]")
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of a script; what was not UTF-8 is what it was."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def text_codes(text: str) -> list[tuple[str, int, int]]:
     """Return findings about single characters: code, start and end in characters."""
     found = []
     if not text.isascii():
+        if broken := _BROKEN.search(text):
+            found.append(("text.encoding", *broken.span()))
         if invisible := _INVISIBLE.search(text):
             found.append(("text.invisible", *invisible.span()))
         if private := PRIVATE.search(text):

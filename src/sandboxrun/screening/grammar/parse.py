@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sandboxrun.screening.grammar.canary import CanaryStoppedError, canary_starts, tree_starts
 from sandboxrun.screening.grammar.decode import UnknownNodeError, read_file
-from sandboxrun.screening.grammar.gate import structure_of, too_deep
+from sandboxrun.screening.grammar.gate import encoded, structure_of, too_deep
 from sandboxrun.screening.grammar.plain import read_plain
 from sandboxrun.screening.grammar.shfmt import ParserStoppedError, parse_json
 from sandboxrun.screening.grammar.tree import Statement
@@ -44,7 +44,7 @@ def parse_script(text: str, binary: Path, deadline: float) -> Parsed:
 
 
 def _parse_slowly(text: str, binary: Path, seconds: float) -> Parsed:
-    script = text.encode("utf-8", "surrogateescape")
+    script = encoded(text)
     if seconds <= 0:
         return Parsed(None, "limit.time")
     try:
