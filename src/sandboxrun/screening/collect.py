@@ -9,6 +9,7 @@ from sandboxrun.screening.facts import (
     Redirection,
     ScreenedCommand,
     ScreenedWord,
+    Tier,
     strictest,
 )
 from sandboxrun.screening.judging.reasons import REASONS, TIERS
@@ -60,6 +61,12 @@ class Collector:
     def note(self, kind: str, text: str) -> None:
         """Add to one of the lists of `Facts`."""
         self._lists.setdefault(kind, {})[marks.shown(text) or "…"] = None
+
+    def hand_over(self, other: Collector) -> None:
+        """Give the refusals found here to ``other``."""
+        for key, finding in self._findings.items():
+            if finding.tier is Tier.NEVER:
+                other._findings.setdefault(key, finding)
 
     def facts(self) -> Facts:
         """Return everything as one frozen value."""

@@ -51,6 +51,7 @@ class Walk:
         self._origin = Origin(0, len(source), exact=True)
         self._parsed: dict[str, Parsed] = {}
         self._processes: list[str] = []
+        self._readers: dict[int, tuple[tuple[Statement, ...], Scope]] = {}
         self._depth = 0
         self._calls: list[tuple[int, tuple[str, ...] | None]] = []
         self._uncalled: dict[int, Defined] = {}
@@ -135,20 +136,19 @@ class Walk:
         output = ""
         if statement.command is not None:
             output = self._command(statement, statement.command, inner, streams.stdin)
-        if streams.sinks:
-            for path in streams.sinks:
-                before = inner.files.get(path, "") if streams.append else ""
-                scope.files[path] = _bounded(before + output)
-            for path in streams.sinks:
-                self._feed(path, output)
-            return ""
-        return output
+        for path in streams.sinks:
+            before = inner.files.get(path, "") if streams.append else ""
+            scope.files[path] = _bounded(before + output)
+            self.feed(path, output)
+        return "" if streams.sinks else output
 
-    def _feed(self, path: str, output: str) -> None:
-        """Keep what is written into a process substitution: its reader was judged without it."""
+    def feed(self, path: str, text: str) -> None:
+        """Read the process substitution behind ``path`` again, now with what it is given."""
         place = _process_number(path)
-        if place is not None and place < len(self._processes):
-            self._processes[place] += output
+        reader = None if place is None else self._readers.get(place)
+        if reader is not None:
+            statements, scope = reader
+            self.run(statements, scope.copy(), text)
 
     def _command(
         self, statement: Statement, command: Command, scope: Scope, stdin: str | None
@@ -341,6 +341,8 @@ class Walk:
         self._processes.append("")
         text = self._group(part.statements, scope, marks.UNKNOWN if part.output else None, subshell=True)
         self._processes[place] = "" if part.output else text
+        if part.output:
+            self._readers[place] = part.statements, scope.copy()
         return "/dev/fd/" + chr(min(ord(marks.PROCESS) + place, ord(marks.PROCESS_END) - 1))
 
     def process_text(self, path: str) -> str | None:
@@ -386,6 +388,15 @@ class Walk:
             self._depth -= 1
         self.collector.read_only = self.collector.read_only and verdict.read_only
         return verdict
+
+    def suspect(self, args: tuple[Arg, ...], scope: Scope) -> None:
+        """Judge what only may be a command: nothing but its refusals counts."""
+        outer, self.collector = self.collector, Collector()
+        try:
+            self.judge(args, scope.copy(), None)
+        finally:
+            inner, self.collector = self.collector, outer
+        inner.hand_over(outer)
 
     def code(
         self,

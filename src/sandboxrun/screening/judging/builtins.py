@@ -157,12 +157,21 @@ def _read(inv: Invocation) -> Verdict:
     for place, name in enumerate(names):
         values = []
         for line in lines:
-            words = line.split(None, len(names) - 1)
+            words = _fields(line, inv.scope.lookup("IFS")[0], len(names))
             unknown = marks.UNKNOWN + marks.taint(line)
             known = marks.is_static(line)
             values.append((words[place] if place < len(words) else "") if known else unknown)
         inv.scope.assign(name, tuple(values) or ("",))
     return _QUIET
+
+
+def _fields(line: str, separators: str, most: int) -> list[str]:
+    """Split a line as read does: at IFS, the last name taking the rest."""
+    if not separators.strip():
+        return line.split(None, most - 1)
+    for separator in separators[1:]:
+        line = line.replace(separator, separators[0])
+    return line.split(separators[0], most - 1)
 
 
 def _mapfile(inv: Invocation) -> Verdict:

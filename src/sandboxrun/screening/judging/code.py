@@ -48,6 +48,13 @@ _DECODES: Final = re.compile(
     r"b64decode|decode_base64|base64_decode|atob\(|unpack\([\"']m|fromhex|unhexlify|gzinflate"
     r"|str_rot13|Base64\.decode|zlib\.decompress|marshal\.loads|codecs\.decode|Buffer\.from\([^)]*base64"
 )
+_EVALUATES_TEXT: Final = re.compile(
+    r"(?<![.\w])(?:eval|exec|Function|instance_eval|loadstring)\b|\.then\(eval\)"
+)
+_WRITES: Final = re.compile(
+    r"writeFile|appendFile|createWriteStream|File\.write|file_put_contents|fopen|write_text|write_bytes"
+    r"|\bopen\s*\(?[^)\n]*[\"'](?:[wax]\+?b?|>>?)|File\.open"
+)
 _EVALUATES: Final = re.compile(r"\b(?:eval|exec|execfile|assert|create_function|Function|instance_eval|loadstring|load)\b")
 _FORKS: Final = re.compile(
     r"\bfork\s*(?:\(\s*\))?\s*(?:while|until)\b|(?:while|until|for|loop)\b[^\n]{0,60}[\s\S]{0,20}\bfork\b"
@@ -81,6 +88,11 @@ def scan_code(inv: Invocation, code: Arg) -> None:
         _path(inv, code, string)
     if _SPAWN.search(_without_strings(text)) or "`" in text:
         scan_spawn(inv, code, text, strings)
+    if _WRITES.search(text):
+        for string in paths:
+            if string.startswith(("/", "~")) and not re.search(r"\s", string):
+                path = marks.HOME_PATH + string[1:] if string[0] == "~" else string
+                inv.walk.write(code._replace(text=path), inv.scope)
     if _DELETE.search(text):
         recursive = _DELETE_TREE.search(text) is not None
         for string in strings:
@@ -122,6 +134,7 @@ def _path(inv: Invocation, code: Arg, string: str) -> None:
 
 def _hazards(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
     bare = _without_strings(text)
+    hidden_risks(inv, code, text)
     if _FORKS.search(bare):
         inv.find("fork.bomb", code)
     if _PRIVILEGE.search(bare):
@@ -137,14 +150,28 @@ def _hazards(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
         inv.find("shell.reverse", code)
     if METADATA.search(text) and _NETWORK.search(text):
         inv.find("secret.metadata", code)
-    if _DECODES.search(text) and (_EVALUATES.search(bare) or _SPAWN.search(bare)):
-        inv.find("code.decoded", code)
-    if _NETWORK.search(text):
-        if _EVALUATES.search(bare) and re.search(r"urlopen|requests\.get|file_get_contents|fetch|open-uri|LWP", text):
+    # Modules named by options (-MLWP::Simple, -ropen-uri) are part of what the text can do.
+    if _NETWORK.search(text + " ".join(a.text for a in inv.args if a.text.startswith("-"))):
+        if _EVALUATES_TEXT.search(bare):
             inv.find("code.network", code)
         elif not _LOOPBACK.search(text):
             inv.find("network.use", code)
             inv.walk.note_network(inv.name)
+
+
+def hidden_risks(inv: Invocation, code: Arg, text: str) -> None:
+    """Report code that runs what it decodes or fetches, before its calls are hidden."""
+    bare = _without_strings(text)
+    stdin = inv.stdin or ""
+    if _EVALUATES.search(bare) and re.search(r"stdin|STDIN|<>|fd 0|php://input", text):
+        if marks.NETWORK in stdin:
+            inv.find("code.network", code)
+        if marks.DECODED in stdin:
+            inv.find("code.decoded", code)
+    if _DECODES.search(text) and (_EVALUATES_TEXT.search(bare) or _SPAWN.search(bare)):
+        inv.find("code.decoded", code)
+    if (_NETWORK.search(text) or "requests" in text) and _EVALUATES_TEXT.search(bare):
+        inv.find("code.network", code)
 
 
 def scan_spawn(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:

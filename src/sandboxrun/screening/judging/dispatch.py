@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from sandboxrun.screening.judging import tables
 from sandboxrun.screening.judging.access import read_codes
-from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
+from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Judge, Verdict
+from sandboxrun.screening.judging.options_that_run import option_rule
 from sandboxrun.screening.judging.paths import component_matches, resolve
 from sandboxrun.screening.judging.readers import READERS, judge_reader
 from sandboxrun.screening.judging.rules import RULES
@@ -72,6 +73,7 @@ def _local(
     if name in tables.LOCAL_TOOLS or name.startswith("python"):
         return _program(walk, name, args, scope, stdin, trusted=False)._replace(read_only=False)
     scan_operands(walk, args[1:], scope)
+    _unknown_wrapper(walk, args[1:], scope)
     return Verdict(False, marks.UNKNOWN + marks.taint(stdin))
 
 
@@ -97,6 +99,7 @@ def _ruled(inv: Invocation) -> Verdict:
         return MUTATING
     if _asks_version(inv):
         return Verdict(True)
+    option_rule(inv)
     wrapper = wrapper_of(inv)
     if wrapper is not None:
         return judge_wrapper(inv, wrapper)
@@ -117,7 +120,20 @@ def _ruled(inv: Invocation) -> Verdict:
     if reader is not None:
         return judge_reader(inv, reader)
     scan_operands(inv.walk, inv.args, inv.scope)
+    _unknown_wrapper(inv.walk, inv.args, inv.scope)
     return Verdict(False, marks.UNKNOWN + marks.taint(inv.stdin))
+
+
+_BEHIND_WRAPPERS: Final = frozenset(
+    "sudo doas pkexec su rm mkfs dd shutdown reboot nsenter unshare chroot bash sh chmod".split()
+)
+
+
+def _unknown_wrapper(walk: Judge, args: tuple[Arg, ...], scope: Scope) -> None:
+    """Look for a refused command in the arguments of a program that nobody knows."""
+    for place, arg in enumerate(args[:-1]):
+        if arg.text.rpartition("/")[2] in _BEHIND_WRAPPERS:
+            walk.suspect(args[place:], scope)
 
 
 def _asks_version(inv: Invocation) -> bool:
@@ -149,7 +165,7 @@ def _unresolved(walk: Walk, args: tuple[Arg, ...], scope: Scope, stdin: str | No
     return MUTATING
 
 
-def scan_operands(walk: Walk, args: tuple[Arg, ...], scope: Scope) -> None:
+def scan_operands(walk: Judge, args: tuple[Arg, ...], scope: Scope) -> None:
     """Report credentials among the arguments of a program that is not known more closely."""
     for arg in args:
         for candidate in _paths_in(arg):

@@ -101,6 +101,7 @@ def _tee(inv: Invocation) -> Verdict:
     read_only = True
     for operand in operands:
         if inv.walk.process_text(operand.text) is not None:
+            inv.walk.feed(operand.text, text)
             continue
         inv.walk.write(operand, inv.scope)
         if operand.text not in ("/dev/null", "/dev/stderr", "/dev/stdout", "/dev/tty"):

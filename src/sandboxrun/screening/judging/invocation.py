@@ -30,6 +30,10 @@ class Judge(Protocol):
         """Judge a command inside this one."""
         ...
 
+    def suspect(self, args: tuple[Arg, ...], scope: Scope) -> None:
+        """Judge what only may be a command: nothing but its refusals counts."""
+        ...
+
     def code(
         self,
         script: Arg,
@@ -54,6 +58,10 @@ class Judge(Protocol):
 
     def process_text(self, path: str) -> str | None:
         """Return what a process substitution prints, or None for other paths."""
+        ...
+
+    def feed(self, path: str, text: str) -> None:
+        """Give text to the process substitution behind ``path``; nothing for other paths."""
         ...
 
     def note_network(self, name: str) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from sandboxrun.screening.judging.builtins import file_text
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.reading.expand import Arg
@@ -215,8 +216,9 @@ def _make(inv: Invocation) -> Verdict:
         _recipe(inv, script, script.text)
     for file in options.all_values("f", "file", "makefile"):
         inv.walk.read(file, inv.scope)
-        if file.text in ("-", "/dev/stdin") and inv.stdin is not None:
-            _recipe(inv, file, inv.stdin)
+        text = file_text(inv, file)
+        if text is not None:
+            _recipe(inv, file, text)
     for operand in options.operands:
         name, equals, value = operand.text.partition("=")
         if equals and name in ("SHELL", "MAKE", ".SHELLFLAGS"):

@@ -6,7 +6,7 @@ import ast
 import warnings
 from typing import Final
 
-from sandboxrun.screening.judging.code import delete, scan_code
+from sandboxrun.screening.judging.code import delete, hidden_risks, scan_code
 from sandboxrun.screening.judging.invocation import Invocation
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
@@ -47,6 +47,7 @@ def scan_python(inv: Invocation, code: Arg) -> None:
     except RecursionError:
         scan_code(inv, code)
         return
+    hidden_risks(inv, code, text)
     # Strings, sockets, decoders: what is not a matter of calls is read as in any language.
     scan_code(inv, code._replace(text=_without_spawns(text)))
 
@@ -86,6 +87,8 @@ class _Reader:
         """Look at one node."""
         if isinstance(node, ast.ImportFrom) and (node.module or "") in _MODULES:
             self._imported.update(alias.asname or alias.name for alias in node.names)
+            if any(alias.name == "*" for alias in node.names):
+                self._imported |= _SHELL | _PROCESS | _EXEC | _TREES | _FILES
             for alias in node.names:
                 if alias.asname:
                     self._known[alias.asname] = alias.name
@@ -105,7 +108,10 @@ class _Reader:
             if isinstance(path, str) and (path.startswith(("/", "~")) or marks.HOME in path):
                 path = marks.HOME_PATH + path[1:] if path.startswith("~") else path
                 if not any(blank in path for blank in " \n"):
-                    self._inv.walk.read(self._code._replace(text=path), self._inv.scope)
+                    place = self._code._replace(text=path)
+                    self._inv.walk.read(place, self._inv.scope)
+                    if name == "open" and _writes(node):
+                        self._inv.walk.write(place, self._inv.scope)
         if not owned:
             if name not in self._imported and name not in ("exec", "eval"):
                 return
@@ -241,6 +247,12 @@ class _Reader:
                 return inner.split()
             return inner.lower() if name == "lower" and isinstance(inner, str) else inner
         return None
+
+
+def _writes(node: ast.Call) -> bool:
+    """Tell whether a call of open has a mode that writes."""
+    modes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "mode")]
+    return any(isinstance(m, ast.Constant) and set(str(m.value)) & set("wax+") for m in modes)
 
 
 def _added(left: str | list[str] | None, right: str | list[str] | None) -> str | list[str] | None:

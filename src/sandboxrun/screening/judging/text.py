@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.builtins import file_text
 from sandboxrun.screening.judging.environment import is_harmless_command
 from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
@@ -29,6 +30,9 @@ def _sed(inv: Invocation) -> Verdict:
         read_only = _sed_script(inv, script) and read_only
     for file in files:
         inv.walk.read(file, inv.scope)
+        text = file_text(inv, file)
+        if text is not None:
+            _sed_script(inv, file._replace(text=text))
     for operand in operands:
         if in_place:
             inv.walk.write(operand, inv.scope)
@@ -136,7 +140,7 @@ def _sed_substitution(
         if text[place] == "[" and not parts and separator != "[":
             close = text.find("]", place + 2)
             newline = text.find("\n", place)
-            if close > 0 and (newline < 0 or close < newline) and separator not in text[place:close]:
+            if close > 0 and (newline < 0 or close < newline):
                 place = close
         elif text[place] == separator:
             parts.append(text[start:place])
@@ -178,6 +182,10 @@ def _awk(inv: Invocation) -> Verdict:
     if not programs and not files:
         programs, operands = list(operands[:1]), operands[1:]
     read_only = not files and not options.has("o", "pretty-print", "profile", "dump-variables")
+    for file in files:
+        text = file_text(inv, file)
+        if text is not None:
+            _awk_program(inv, file._replace(text=text), [])
     for program in programs:
         read_only = _awk_program(inv, program, options.all_values("v", "assign")) and read_only
     for operand in (*operands, *files):
@@ -207,11 +215,19 @@ def _awk_program(inv: Invocation, program: Arg, assigned: list[Arg]) -> bool:
     for string in strings:
         if string.startswith(("/", "~", "..")):
             inv.walk.read(program._replace(text=string), inv.scope)
-    if re.search(r"\bprintf?\b[^;}\n]*>", bare):
+    if re.search(r"\bprintf?\b[^;}\n]*>", _without_groups(bare)):
         for match in re.finditer(r'>>?\s*"((?:\\.|[^"\\])*)"', text):
             inv.walk.write(program._replace(text=match[1]), inv.scope)
         return _prints_to_standard(text)
     return True
+
+
+def _without_groups(text: str) -> str:
+    """Empty the parentheses: in them `>` compares."""
+    before = ""
+    while before != text:
+        before, text = text, re.sub(r"\([^()]*\)", " ", text)
+    return text
 
 
 def _prints_to_standard(text: str) -> bool:

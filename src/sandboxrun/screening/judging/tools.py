@@ -46,7 +46,8 @@ def _tar(inv: Invocation) -> Verdict:
             inv.walk.write(directory, inv.scope)
         if options.has("x", "extract") and options.has("P", "absolute-names"):
             inv.find("outside.write")
-    read_only = (lists or compares) and not options.has("", "index-file")
+    prints = options.has("O", "to-stdout") and options.has("x", "extract", "get")
+    read_only = (lists or compares or prints) and not options.has("", "index-file")
     return Verdict(read_only, marks.UNKNOWN + marks.taint(inv.stdin))
 
 
@@ -98,7 +99,7 @@ def _editor(inv: Invocation) -> Verdict:
         text = arg.text
         if text.startswith("+"):
             _ex(inv, arg._replace(text=text[1:]))
-        elif text in ("-c", "--cmd", "-S", "-s") and place + 1 < len(args):
+        elif (text == "--cmd" or re.fullmatch(r"-[A-Za-z]*[cS]", text)) and place + 1 < len(args):
             _ex(inv, args[place + 1])
         elif not text.startswith("-"):
             inv.walk.read(arg, inv.scope)

@@ -43,7 +43,9 @@ def _values(part: Parameter, expander: Expander, *, quoted: bool) -> list[str]:
     if part.name in ("@", "*") or subscript in ("@", "*"):
         elements = scope.elements(part.name)
         if elements is None:
-            return [marks.UNKNOWN if quoted and part.name != "@" else marks.SPLAT]
+            unknown = marks.UNKNOWN if quoted and part.name != "@" else marks.SPLAT
+            possible = scope.possible if part.name in ("@", "*") else ()
+            return [unknown, *(marks.BREAK.join(elements) for elements in possible)]
         star = part.name == "*" or subscript == "*"
         return [(" " if star and quoted else marks.BREAK).join(elements)]
     if part.index and part.name in scope.arrays:

@@ -79,6 +79,8 @@ class Scope:
     """Text that the script itself wrote into files, by path."""
     positional: tuple[str, ...] | None = ()
     """The positional parameters, or None where they are unknown."""
+    possible: tuple[tuple[str, ...], ...] = ()
+    """Positional parameters that it may have where they are unknown."""
     shadowed: frozenset[str] = frozenset()
     """Names that no longer mean the program of that name."""
     path_changed: bool = False
@@ -92,6 +94,7 @@ class Scope:
             dict(self.aliases),
             dict(self.files),
             self.positional,
+            self.possible,
             self.shadowed,
             self.path_changed,
         )
@@ -107,7 +110,7 @@ class Scope:
 
     def _positional(self, place: int) -> tuple[str, ...]:
         if self.positional is None:
-            return (UNKNOWN,)
+            return (UNKNOWN, *(p[place] for p in self.possible if place < len(p)))
         return (self.positional[place],) if place < len(self.positional) else ("",)
 
     def elements(self, name: str) -> tuple[str, ...] | None:
@@ -150,7 +153,10 @@ class Scope:
         self.functions.update(other.functions)
         self.aliases.update(other.aliases)
         self.files.update(other.files)
-        if self.positional != other.positional:
+        if (self.positional, self.possible) != (other.positional, other.possible):
+            known = [p for p in (self.positional, other.positional) if p]
+            both = dict.fromkeys((*self.possible, *other.possible, *known))
+            self.possible = tuple(both)[:ALTERNATIVES]
             self.positional = None
         self.shadowed |= other.shadowed
         self.path_changed = self.path_changed or other.path_changed
