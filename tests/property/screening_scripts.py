@@ -59,7 +59,9 @@ class ScriptMaker:
 
     def _word(self, depth: int) -> str:
         if depth <= 0 or self._left <= 0:
-            return self._pick("a", "b1", "'c d'", '"e"', "-x", "$HOME", "*.none", "f\\ g", "''", "x=1")
+            return self._pick(
+                "a", "b1", "'c d'", '"e"', "-x", "$HOME", "*.none", "f\\ g", "''", "x=1"
+            )
         kind = self._random.randrange(16)
         inner = self._statement(depth - 1)
         sub = _substitution(inner)
@@ -114,8 +116,12 @@ class ScriptMaker:
 
     def _simple(self, depth: int) -> str:
         words = [self._word(depth - 1) for _ in range(self._random.randint(0, 2))]
-        prefix = self._pick("", "", "", "", "A=1 ", "A=1 B=\"x y\" ", ">/dev/null ", "2>&1 ", "</dev/null ")
-        suffix = self._pick("", "", "", "", " >/dev/null", " 2>&1", " </dev/null", " >o 2>e", " <<<x", " # c")
+        prefix = self._pick(
+            "", "", "", "", "A=1 ", 'A=1 B="x y" ', ">/dev/null ", "2>&1 ", "</dev/null "
+        )
+        suffix = self._pick(
+            "", "", "", "", " >/dev/null", " 2>&1", " </dev/null", " >o 2>e", " <<<x", " # c"
+        )
         if " #" in suffix:
             suffix += "\n"
         return f"{prefix}{self._wrapped(depth)} {' '.join(words)}{suffix}"
@@ -128,7 +134,7 @@ class ScriptMaker:
             name = self._stub()
         wrapper = self._pick(
             "env", "env A=1", "env -u Z", "command", "nice", "nice -n 3", "nohup", "timeout 5",
-            "timeout -s KILL 5", "env -i PATH=\"$PATH\" R=\"$R\"", "stdbuf -o L", "setsid -w", "time",
+            "timeout -s KILL 5", 'env -i PATH="$PATH" R="$R"', "stdbuf -o L", "setsid -w", "time",
             "command --", "nice timeout 5", "env --", "builtin command",
         )  # fmt: skip
         return f"{wrapper} {name}"
@@ -185,7 +191,7 @@ class ScriptMaker:
             f'v={stub}; "$v"',
             f"v=({stub} a); ${{v[@]}}",
             f'v=({stub} a); "${{v[@]}}"',
-            f"set -- {stub} a; \"$@\"",
+            f'set -- {stub} a; "$@"',
             f"v=x{stub}; ${{v#x}}",
             f"v={stub}z; ${{v%z}} a",
             f"v={stub.upper()}; ${{v,,}}",
@@ -195,7 +201,7 @@ class ScriptMaker:
             f"a[{sub}0]=1",
             f"a=([0]={sub} x)",
             f"declare v={sub}",
-            f"export v=\"{sub}\"",
+            f'export v="{sub}"',
             f"for v in {stub} ; do $v; done",
             f"while read -r v; do $v </dev/null; done <<< {stub}",
             f": ${{w:={stub}}}; $w",
@@ -224,7 +230,7 @@ class ScriptMaker:
             f"{name}() {{\n{one}\n}}; {name} a",
             f"function {name} {{\n{one}\n}}\n{name}",
             f"{name}() ( {one}\n); {name}",
-            f"{name}() {{ \"$@\"; }}; {name} {self._stub()} a",
+            f'{name}() {{ "$@"; }}; {name} {self._stub()} a',
             f"time {{ {one}\n}}",
             f"! {{ {one}\n}}",
             f"{{ {one}\n}} | {{ {two}\n}}",
@@ -233,8 +239,8 @@ class ScriptMaker:
             f"[[ -n {sub_one} ]]",
             f"[[ {sub_one} == x || -f {sub_two} ]]",
             f"(( $( {one} >/dev/null; echo 1) + 1 ))",
-            f"[ \"{sub_one}\" = x ]",
-            f"let \"x = 1 + $( {self._line(depth - 1)} >/dev/null; echo 1)\"",
+            f'[ "{sub_one}" = x ]',
+            f'let "x = 1 + $( {self._line(depth - 1)} >/dev/null; echo 1)"',
             f"select i in a; do {one}\nbreak; done <<< 1",
             body([one, two, three]),
         )
@@ -249,11 +255,11 @@ class ScriptMaker:
             f"{stub} <<{tag}\ntext {sub} `{line}`\n{tag}\n",
             f"{stub} <<-{tag}\n\ttext\n\t$( {line})\n\t{tag}\n",
             f"{stub} <<'{tag}'\n$({other}) `{other}`\n{tag}\n",
-            f"{stub} <<\"{tag}\" | {other}\n$(k0)\n{tag}\n",
+            f'{stub} <<"{tag}" | {other}\n$(k0)\n{tag}\n',
             f"{stub} <<{tag} && {other}\na ${{u:-$( {line})}}\n{tag}\n",
             f"{stub} <<{tag}; {other}\n$(({'$( ' + line + ' >/dev/null; echo 1)'} + 1))\n{tag}\n",
             f"{stub} <<{tag} <<'{tag}x'\n$( {line})\n{tag}\n$(k0)\n{tag}x\n",
-            f"{stub} <<<\"{sub}\"",
+            f'{stub} <<<"{sub}"',
             f"{stub} < <( {inner})",
             f"{stub} > >({line})",
             f"{stub} <<{tag} >/dev/null\n{tag}\n{other}\n",
@@ -268,7 +274,10 @@ class ScriptMaker:
             return self._simple(depth)
         if kind < 8:
             separator = self._pick(" | ", " | ", " |& ", " |\n", " | \\\n")
-            stages = [self._simple(depth - 1).rstrip("\n").replace(" # c", "") for _ in range(self._random.randint(2, 4))]
+            stages = [
+                self._simple(depth - 1).rstrip("\n").replace(" # c", "")
+                for _ in range(self._random.randint(2, 4))
+            ]
             return separator.join(stages)
         if kind < 10:
             separator = self._pick(" && ", " || ", " &&\n", "; ", " & ", "\n")

@@ -23,7 +23,9 @@ def _seen(facts: Facts) -> frozenset[str]:
 
 def _batches(first: int, count: int) -> Iterator[list[str]]:
     for start in range(first, first + count, _BATCH):
-        yield [ScriptMaker(seed).script() for seed in range(start, min(start + _BATCH, first + count))]
+        yield [
+            ScriptMaker(seed).script() for seed in range(start, min(start + _BATCH, first + count))
+        ]
 
 
 def _compare(executor: Executor, first: int, count: int) -> Counter[str]:

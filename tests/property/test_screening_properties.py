@@ -59,8 +59,8 @@ WRAPPERS = (
     lambda s, q: f"printf '%s\\n' {q(s)} | cat | sh",
     lambda s, q: f"bash <(echo {q(s)})",
     lambda s, q: f"git -c alias.x={q('!' + s)} x",
-    lambda s, q: f"x={q(s)}; eval \"$x\"",
-    lambda s, q: f"x={q(s)}; bash -c \"$x\"",
+    lambda s, q: f'x={q(s)}; eval "$x"',
+    lambda s, q: f'x={q(s)}; bash -c "$x"',
     lambda s, q: f"watch -n1 {q(s)}",
     lambda s, q: f"echo {q(s)} > /tmp/x; sh /tmp/x",
     lambda s, _: f"bash <<'END'\n{s}\nEND",
@@ -76,7 +76,7 @@ WRAPPERS = (
     lambda s, _: f"case x in\nx)\n{s}\n;;\nesac",
     lambda s, _: f"f() {{\n{s}\n}}; f",
     lambda s, _: f"function g {{\n{s}\n}}",
-    lambda s, _: f"echo \"$( {s}\n)\"",
+    lambda s, _: f'echo "$( {s}\n)"',
     lambda s, _: f"echo ${{x:-$( {s}\n)}}",
     lambda s, _: f"a[$( {s}\n)]=1",
     lambda s, _: f"[[ -v a[$( {s}\n)] ]]",
@@ -115,7 +115,9 @@ def test_one_wrapping_keeps_a_never_command_never(wrapper: object, command: str)
 
 
 text = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0'", exclude_categories=("Cs", "Co", "Cc", "Cf")),
+    st.characters(
+        codec="utf-8", exclude_characters="\0'", exclude_categories=("Cs", "Co", "Cc", "Cf")
+    ),
     max_size=40,
 )
 mention = st.one_of(st.sampled_from(NEVER), text)
@@ -165,7 +167,10 @@ def test_a_second_command_never_makes_the_first_milder(
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(["ls", "cat a", "git log", "grep x y"]), st.sampled_from(["> f", ">> f", "2> f"]))
+@given(
+    st.sampled_from(["ls", "cat a", "git log", "grep x y"]),
+    st.sampled_from(["> f", ">> f", "2> f"]),
+)
 def test_a_file_that_is_written_takes_the_proof_away(command: str, redirection: str) -> None:
     assert screen(command).effect is Effect.READ_ONLY
     assert screen(f"{command} {redirection}").effect is Effect.MUTATING

@@ -11,14 +11,6 @@ from sandboxrun.screening.facts import (
 )
 from sandboxrun.screening.screen import screen, screen_argv
 
-__all__ = [
-    "Effect",
-    "Facts",
-    "Finding",
-    "Redirection",
-    "ScreenedCommand",
-    "ScreenedWord",
-    "Tier",
-    "screen",
-    "screen_argv",
-]
+__all__ = (
+    "Effect Facts Finding Redirection ScreenedCommand ScreenedWord Tier screen screen_argv"
+).split()

@@ -21,9 +21,7 @@ def is_fork_bomb(name: str, body: Statement) -> bool:
 
 def _calls(name: str, statements: tuple[Statement, ...]) -> bool:
     return any(
-        isinstance(command, Simple)
-        and command.words
-        and command.words[0].parts == (Literal(name),)
+        isinstance(command, Simple) and command.words and command.words[0].parts == (Literal(name),)
         for command in commands_of(statements)
     )
 

@@ -66,9 +66,7 @@ def _assign(walk: Walk, assignment: Assignment, expander: Expander) -> None:
     expander.arithmetic(assignment.index)
     if assignment.array is not None:
         elements = tuple(
-            argument.text
-            for word in assignment.array
-            for argument in expander.fields(word)[0]
+            argument.text for word in assignment.array for argument in expander.fields(word)[0]
         )
         before = scope.arrays.get(assignment.name, ()) if assignment.append else ()
         scope.assign_array(assignment.name, before + elements)

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import assert_never
 
 from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.grammar.gate import encoded
 from sandboxrun.screening.grammar.parse import Parsed, parse_script
 from sandboxrun.screening.grammar.plain import read_plain
 from sandboxrun.screening.grammar.tree import (
-    AndOr,
-    Case,
-    Command,
-    Coprocess,
-    Evaluation,
-    For,
-    Function,
-    Group,
-    If,
-    Pipeline,
     Process,
-    Simple,
     Statement,
-    Test,
-    Timed,
-    While,
 )
 from sandboxrun.screening.hazards import is_fork_bomb
 from sandboxrun.screening.judging.access import read_codes, write_codes
@@ -34,10 +19,10 @@ from sandboxrun.screening.judging.dispatch import judge_command
 from sandboxrun.screening.judging.invocation import MUTATING, Verdict
 from sandboxrun.screening.limits import CALL_DEPTH, CODE_DEPTH, VALUE_CHARACTERS
 from sandboxrun.screening.reading import marks
-from sandboxrun.screening.reading.expand import Arg, Expander
+from sandboxrun.screening.reading.expand import Arg
 from sandboxrun.screening.reading.scope import Defined, Origin, Scope
 from sandboxrun.screening.redirects import Streams, apply_redirects
-from sandboxrun.screening.simple import run_simple
+from sandboxrun.screening.statements import read_command, read_group
 
 
 class Walk:
@@ -135,7 +120,7 @@ class Walk:
             streams = apply_redirects(self, statement, inner, stdin)
         output = ""
         if statement.command is not None:
-            output = self._command(statement, statement.command, inner, streams.stdin)
+            output = read_command(self, statement, statement.command, inner, streams.stdin)
         for path in streams.sinks:
             before = inner.files.get(path, "") if streams.append else ""
             scope.files[path] = _bounded(before + output)
@@ -150,151 +135,10 @@ class Walk:
             statements, scope = reader
             self.run(statements, scope.copy(), text)
 
-    def _command(
-        self, statement: Statement, command: Command, scope: Scope, stdin: str | None
-    ) -> str:
-        match command:
-            case Simple():
-                return run_simple(self, command, scope, stdin)
-            case Pipeline(stages):
-                return self._pipeline(stages, scope, stdin)
-            case AndOr():
-                return self._and_or(statement, command, scope, stdin)
-            case Group(statements, subshell):
-                return self._group(statements, scope, stdin, subshell=subshell)
-            case Timed(inner):
-                return "" if inner is None else self._timed(inner, scope, stdin)
-            case Coprocess(inner):
-                return self._group((inner,), scope, marks.UNKNOWN, subshell=True)
-            case Function(name, body):
-                self._define(statement, name, body, scope)
-                return ""
-            case Evaluation(words):
-                Expander(scope, self).arithmetic(words)
-                return ""
-            case Test(words, names):
-                expander = Expander(scope, self)
-                expander.visit(words)
-                expander.arithmetic(names)
-                return ""
-            case If() | While() | For() | Case():
-                return self._branches(command, scope, stdin)
-            case _:
-                assert_never(command)
-
-    def _timed(self, inner: Statement, scope: Scope, stdin: str | None) -> str:
-        command = inner.command
-        if isinstance(command, Simple) and len(command.words) > 1:
-            first = Expander(scope, self).fields(command.words[0])[0]
-            if first and first[0].text.startswith("-"):
-                # Bash would look for a program of that name; people mean an option of time's.
-                shorter = command._replace(words=command.words[1:])
-                self.collector.read_only = False
-                return self.statement(inner._replace(command=shorter), scope, stdin)
-        return self.statement(inner, scope, stdin)
-
-    def _pipeline(self, stages: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
-        flow = stdin
-        for stage in stages:
-            inner = scope.copy()
-            flow = self.statement(stage, inner, flow)
-            scope.files.update(inner.files)
-        return flow if flow is not None else ""
-
-    def _group(
-        self, statements: tuple[Statement, ...], scope: Scope, stdin: str | None, *, subshell: bool
-    ) -> str:
-        inner = scope.copy() if subshell else scope
-        output = self.run(statements, inner, stdin)
-        if subshell:
-            scope.files.update(inner.files)
-        return output
-
-    def _and_or(self, statement: Statement, command: AndOr, scope: Scope, stdin: str | None) -> str:
-        failures: list[Scope] = []
-        output = self._chain(statement, command, scope, stdin, failures)
-        for failed in failures:
-            scope.absorb(failed)
-        return output
-
-    def _chain(
-        self,
-        statement: Statement,
-        command: AndOr,
-        scope: Scope,
-        stdin: str | None,
-        failures: list[Scope],
-    ) -> str:
-        """Read a list. What follows an `&&` sees the state in which all before it succeeded."""
-        before = scope.copy() if command.otherwise else None
-        left = command.left
-        if isinstance(left.command, AndOr) and not left.redirects:
-            first = self._chain(left, left.command, scope, stdin, failures)
-        else:
-            first = self.statement(left, scope, stdin)
-        if before is None:
-            failures.append(scope.copy())
-            return first + self.statement(command.right, scope, stdin)
-        second = self.statement(command.right, before, stdin)
-        if not _leaves(command.right):
-            failures.append(before)
-        return first + second
-
-    def _branches(self, command: If | While | For | Case, scope: Scope, stdin: str | None) -> str:
-        match command:
-            case If(condition, then, otherwise):
-                self.run(condition, scope, stdin)
-                other = scope.copy()
-                output = self.run(then, scope, stdin)
-                output += self.run(otherwise, other, stdin)
-                scope.absorb(other)
-                return output
-            case While(condition, body):
-                return self._loop((*condition, *body), scope, stdin)
-            case For():
-                self._for(command, scope)
-                return self._loop(command.body, scope, stdin)
-            case Case(word, arms):
-                expander = Expander(scope, self)
-                expander.visit((word,))
-                outputs = []
-                before = scope.copy()
-                for arm in arms:
-                    expander.visit(arm.patterns)
-                    inner = before.copy()
-                    outputs.append(self.run(arm.body, inner, stdin))
-                    scope.absorb(inner)
-                return "".join(outputs)
-            case _:
-                assert_never(command)
-
-    def _for(self, command: For, scope: Scope) -> None:
-        expander = Expander(scope, self)
-        expander.arithmetic(command.arithmetic)
-        if command.name is None:
-            return
-        if command.items is None:
-            scope.assign(command.name, scope.positional or (marks.UNKNOWN,))
-            return
-        values = [
-            argument.text
-            for item in command.items
-            for alternative in expander.fields(item)
-            for argument in alternative
-        ]
-        scope.assign(command.name, tuple(v.replace(marks.SPLAT, marks.UNKNOWN) for v in values))
-
-    def _loop(self, body: tuple[Statement, ...], scope: Scope, stdin: str | None) -> str:
-        """Read a body twice: the second time it sees what the first has left behind."""
-        for _ in range(2):
-            inner = scope.copy()
-            output = self.run(body, inner, stdin)
-            scope.absorb(inner)
-        return output + (marks.UNKNOWN if output else "")
-
     # -- functions ---------------------------------------------------------------------------
 
-    def _define(self, statement: Statement, name: str, body: Statement, scope: Scope) -> None:
+    def define(self, statement: Statement, name: str, body: Statement, scope: Scope) -> None:
+        """Remember a function's definition."""
         if is_fork_bomb(name, body):
             self.collector.find("fork.bomb", *self._origin.place(statement.start, statement.end))
             self.collector.read_only = False
@@ -333,13 +177,15 @@ class Walk:
 
     def substitute(self, statements: tuple[Statement, ...], scope: Scope) -> str:
         """Read a command substitution in a subshell."""
-        return self._group(statements, scope, None, subshell=True)
+        return read_group(self, statements, scope, None, subshell=True)
 
     def process(self, part: Process, scope: Scope) -> str:
         """Read a process substitution; return the path that stands for it."""
         place = len(self._processes)
         self._processes.append("")
-        text = self._group(part.statements, scope, marks.UNKNOWN if part.output else None, subshell=True)
+        text = read_group(
+            self, part.statements, scope, marks.UNKNOWN if part.output else None, subshell=True
+        )
         self._processes[place] = "" if part.output else text
         if part.output:
             self._readers[place] = part.statements, scope.copy()
@@ -475,16 +321,6 @@ _CHANGING = frozenset({"env.code", "option.program", "git.hook", "unresolved.cod
 """Findings after which a program other than the one named may run: nothing is proved."""
 _LOOSE_LINES = 200
 _LOOSE_CHARACTERS = 2000
-
-
-def _leaves(statement: Statement) -> bool:
-    command = statement.command
-    if isinstance(command, Group) and command.statements and not command.subshell:
-        return _leaves(command.statements[-1])
-    if not isinstance(command, Simple) or not command.words:
-        return False
-    part = command.words[0].parts[0]
-    return getattr(part, "text", "") in ("exit", "return", "break", "continue")
 
 
 def _process_number(path: str) -> int | None:

@@ -39,7 +39,9 @@ def screen_command(
         _screen_lines(baseline)
         return
     if not command or (len(command) > 1 and not argv):
-        raise UsageError("Give one command, or --argv and a program with its arguments, or --jsonl.")
+        raise UsageError(
+            "Give one command, or --argv and a program with its arguments, or --jsonl."
+        )
     if baseline is not None:
         raise UsageError("--baseline compares results of --jsonl.")
     facts = screen_argv(command) if argv else screen(command[0])

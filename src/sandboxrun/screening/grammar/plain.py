@@ -27,8 +27,8 @@ from sandboxrun.screening.grammar.tree import (
 from sandboxrun.screening.limits import PLAIN_CHARACTERS
 
 _DECLINED_WORDS: Final = frozenset(
-    "if then elif else fi while until for select do done case esac in function time coproc { } !"
-    " [[ ]] declare local export readonly typeset nameref let".split()
+    "if then elif else fi while until for select do done case esac in function time coproc {"
+    " } ! [[ ]] declare local export readonly typeset nameref let".split()
 )
 _DECLINED: Final = re.compile(r"[\n\r\0`()]|\$['\"(\[]|<<|(?<![<>&])&(?![&>])|&>>|;;|\|&|>\||<>")
 _PARAMETER: Final = r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9?#$!@*-])"

@@ -12,14 +12,16 @@ from sandboxrun.screening.reading.scope import Scope
 _AUTHORITY: Final = tuple(
     "/etc/" + name
     for name in (
-        "passwd group shadow gshadow sudoers sudoers.d ld.so.preload ld.so.conf ld.so.conf.d pam.d"
-        " security cron.d cron.daily cron.hourly cron.weekly cron.monthly crontab init.d rc.local"
-        " systemd ssh polkit-1 doas.conf subuid subgid login.defs profile profile.d bash.bashrc"
-        " environment inittab"
+        "passwd group shadow gshadow sudoers sudoers.d ld.so.preload ld.so.conf ld.so.conf.d"
+        " pam.d security cron.d cron.daily cron.hourly cron.weekly cron.monthly crontab init.d"
+        " rc.local systemd ssh polkit-1 doas.conf subuid subgid login.defs profile profile.d"
+        " bash.bashrc environment inittab"
     ).split()
 ) + ("/var/spool/cron", "/boot")
 _KERNEL: Final = re.compile(r"/(?:proc|sys)(?:/|$)")
-_OWN: Final = re.compile(r"/proc/(?:self|thread-self)/(?:fd/[012]|comm|oom_score_adj|timerslack_ns)$")
+_OWN: Final = re.compile(
+    r"/proc/(?:self|thread-self)/(?:fd/[012]|comm|oom_score_adj|timerslack_ns)$"
+)
 
 
 def read_codes(text: str, scope: Scope) -> list[str]:

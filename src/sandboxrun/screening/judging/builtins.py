@@ -69,9 +69,7 @@ def _builtin(inv: Invocation) -> Verdict:
 
 
 def _env(inv: Invocation) -> Verdict:
-    options = read_options(
-        inv.args, "uCS", ("unset", "chdir", "split-string"), stop=True
-    )
+    options = read_options(inv.args, "uCS", ("unset", "chdir", "split-string"), stop=True)
     scope = inv.scope.copy()
     directory = options.value("C", "chdir")
     if directory is not None:

@@ -28,7 +28,9 @@ _DELETE: Final = re.compile(
     r"\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|unlinkSync|rmdir|unlink|removedirs"
     r"|delete_folder|RemoveAll|deltree|fs\.rm|Deno\.remove|FileUtils|os\.remove|Files\.delete)\b"
 )
-_DELETE_TREE: Final = re.compile(r"rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r\b|RemoveAll|fs\.rm")
+_DELETE_TREE: Final = re.compile(
+    r"rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r\b|RemoveAll|fs\.rm"
+)
 _SOCKET: Final = re.compile(
     r"\bsocket\b|fsockopen|TCPSocket|net\.connect|net\.Socket|createConnection|IO::Socket"
     r"|require\([\"'](?:node:)?net[\"']\)|use Socket|stream_socket_client|Socket\.tcp|socket\.tcp|\bnet\.Dial"
@@ -55,7 +57,9 @@ _WRITES: Final = re.compile(
     r"writeFile|appendFile|createWriteStream|File\.write|file_put_contents|fopen|write_text|write_bytes"
     r"|\bopen\s*\(?[^)\n]*[\"'](?:[wax]\+?b?|>>?)|File\.open"
 )
-_EVALUATES: Final = re.compile(r"\b(?:eval|exec|execfile|assert|create_function|Function|instance_eval|loadstring|load)\b")
+_EVALUATES: Final = re.compile(
+    r"\b(?:eval|exec|execfile|assert|create_function|Function|instance_eval|loadstring|load)\b"
+)
 _FORKS: Final = re.compile(
     r"\bfork\s*(?:\(\s*\))?\s*(?:while|until)\b|(?:while|until|for|loop)\b[^\n]{0,60}[\s\S]{0,20}\bfork\b"
     r"|fork\s*\|\|\s*fork|fork\s*&&\s*fork|fork\(\)\s*for\b"
@@ -66,7 +70,9 @@ _STRINGS: Final = re.compile(
     r"|\b(?:qx|q|qq|%x|%q|%Q|%w)\s*[{(\[]([^})\]]*)[})\]]|%[xqQwW][{(\[/!]([^})\]/!]*)[})\]/!]"
     r"|\bq[qx]?/([^/]*)/"
 )
-_PRIVILEGE: Final = re.compile(r"\b(?:setuid|setreuid|setresuid|seteuid|set_uid)\s*\(?\s*0|POSIX::setuid\(0\)|Process::Sys\.setuid\(?0")
+_PRIVILEGE: Final = re.compile(
+    r"\b(?:setuid|setreuid|setresuid|seteuid|set_uid)\s*\(?\s*0|POSIX::setuid\(0\)|Process::Sys\.setuid\(?0"
+)
 _CAPS: Final = re.compile(r"\bos\.(?:unshare|setns|chroot|mknod)\b|\bchroot\s*\(")
 
 
@@ -190,14 +196,18 @@ def scan_spawn(inv: Invocation, code: Arg, text: str, strings: list[str]) -> Non
                 inv.inner(tuple(code._replace(text=s) for s in commands[place : place + 12]))
 
 
-_MODULE: Final = re.compile(r"(?:node:)?(?:child_process|fs|os|net|path|util|http|https|fs/promises)")
-_NOT_SHELL: Final = re.compile(r"[%#]?\{?\w*\}?$|utf-?8|[rwab+]{1,3}|[\w -]*[:,.!?]|\\[nt0]|[\w./-]+\.\w+$")
+_MODULE: Final = re.compile(
+    r"(?:node:)?(?:child_process|fs|os|net|path|util|http|https|fs/promises)"
+)
+_NOT_SHELL: Final = re.compile(
+    r"[%#]?\{?\w*\}?$|utf-?8|[rwab+]{1,3}|[\w -]*[:,.!?]|\\[nt0]|[\w./-]+\.\w+$"
+)
 
 
 def _quietly(inv: Invocation, code: Arg, string: str) -> None:
     """Judge a string that may be a command; one that is plainly not makes no finding."""
     if _NOT_SHELL.fullmatch(string):
-        first = string.split("/")[-1]
+        first = string.rsplit("/", maxsplit=1)[-1]
         if first not in ("sudo", "su", "reboot", "halt", "poweroff", "doas", "pkexec"):
             return
     if string.count('"') % 2 or string.count("'") % 2:

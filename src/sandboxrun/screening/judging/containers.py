@@ -13,11 +13,11 @@ from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 
 _VALUES: Final = (
-    "name env env-file publish network net pid ipc uts userns user workdir entrypoint label memory"
-    " cpus gpus hostname restart volume mount device cap-add cap-drop security-opt tmpfs add-host"
-    " dns log-driver platform pull shm-size ulimit runtime cgroupns cgroup-parent device-cgroup-rule"
-    " volumes-from annotation group-add health-cmd stop-timeout sysctl host context config tag file"
-    " build-arg target"
+    "name env env-file publish network net pid ipc uts userns user workdir entrypoint label"
+    " memory cpus gpus hostname restart volume mount device cap-add cap-drop security-opt tmpfs"
+    " add-host dns log-driver platform pull shm-size ulimit runtime cgroupns cgroup-parent"
+    " device-cgroup-rule volumes-from annotation group-add health-cmd stop-timeout sysctl host"
+    " context config tag file build-arg target"
 ).split()
 _HOST_PATHS: Final = re.compile(
     r"(?:type=bind,)?(?:.*?(?:source|src)=)?(/|/(?:etc|root|home|proc|sys|dev|var|run|boot|usr|lib)"
@@ -54,9 +54,12 @@ def _mount(inv: Invocation, value: Arg) -> None:
     text = value.text
     match = _HOST_PATHS.match(text)
     source = match[1] if match is not None else ""
-    if SOCKETS.search(text.split(":")[0]) or "docker.sock" in text or source == "/":
-        inv.find("escape.engine", value)
-    elif match is not None and not source.startswith(("/var/tmp", "/home/agent")):
+    if (
+        SOCKETS.search(text.split(":")[0])
+        or "docker.sock" in text
+        or source == "/"
+        or (match is not None and not source.startswith(("/var/tmp", "/home/agent")))
+    ):
         inv.find("escape.engine", value)
     elif marks.HOME in text.split(":")[0]:
         inv.walk.read(value._replace(text=text.split(":")[0]), inv.scope)
@@ -73,9 +76,7 @@ def _inner_command(inv: Invocation, operands: tuple[Arg, ...]) -> None:
             inv.inner(inner)
 
 
-def _secret_words(
-    pattern: str, code: str
-) -> Callable[[Invocation], Verdict]:
+def _secret_words(pattern: str, code: str) -> Callable[[Invocation], Verdict]:
     """Return the rule of a program that prints credentials for some sub-commands."""
     compiled = re.compile(pattern)
 

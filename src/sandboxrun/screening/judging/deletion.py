@@ -15,15 +15,15 @@ from sandboxrun.screening.reading.scope import Scope
 
 _REGENERABLE: Final = frozenset(
     "build dist target node_modules bower_components __pycache__ .pytest_cache .mypy_cache"
-    " .ruff_cache .hypothesis .tox .nox .coverage coverage htmlcov .nyc_output .cache .parcel-cache"
-    " .turbo .next .nuxt .svelte-kit .output .vite .angular .gradle .eggs obj out .venv venv"
-    " .terraform .sass-cache .dart_tool .build DerivedData _build cmake-build-debug"
-    " cmake-build-release CMakeFiles tmp temp .tmp storybook-static .docusaurus .vuepress"
-    " .serverless .webpack .swc .rollup.cache .eslintcache .stylelintcache .ipynb_checkpoints"
-    " site public/build test-results playwright-report junit .import_linter_cache .benchmarks"
-    " .pytype .pyre .ccls-cache .clangd bazel-bin bazel-out bazel-testlogs zig-cache zig-out"
-    " .stack-work dist-newstyle deps/_build elm-stuff .bundle/cache _site .jekyll-cache .pub-cache"
-    " reports logs.tmp lcov-report".split()
+    " .ruff_cache .hypothesis .tox .nox .coverage coverage htmlcov .nyc_output .cache"
+    " .parcel-cache .turbo .next .nuxt .svelte-kit .output .vite .angular .gradle .eggs obj"
+    " out .venv venv .terraform .sass-cache .dart_tool .build DerivedData _build"
+    " cmake-build-debug cmake-build-release CMakeFiles tmp temp .tmp storybook-static"
+    " .docusaurus .vuepress .serverless .webpack .swc .rollup.cache .eslintcache"
+    " .stylelintcache .ipynb_checkpoints site public/build test-results playwright-report"
+    " junit .import_linter_cache .benchmarks .pytype .pyre .ccls-cache .clangd bazel-bin"
+    " bazel-out bazel-testlogs zig-cache zig-out .stack-work dist-newstyle deps/_build"
+    " elm-stuff .bundle/cache _site .jekyll-cache .pub-cache reports logs.tmp lcov-report".split()
 )
 _REGENERABLE_PATTERN: Final = re.compile(
     r".*\.(?:egg-info|pyc|pyo|o|obj|class|dSYM|tsbuildinfo|whl)|cmake-build-.*|bazel-.*"
@@ -88,9 +88,13 @@ def _at_root(path: str, *, everything: bool) -> str:
 def _contents(path: str) -> tuple[str, bool]:
     """Return the directory whose whole contents ``path`` names, or the path itself."""
     head, _, last = path.rpartition("/")
-    if path.startswith("/") and last and (
-        not last.strip(marks.STAR + marks.UNKNOWN + marks.SPLAT)
-        or marks.plain(last) in (".*", ".[!.]*", "..?*")
+    if (
+        path.startswith("/")
+        and last
+        and (
+            not last.strip(marks.STAR + marks.UNKNOWN + marks.SPLAT)
+            or marks.plain(last) in (".*", ".[!.]*", "..?*")
+        )
     ):
         return head or "/", True
     return path, False
@@ -160,9 +164,7 @@ def grants_setuid(mode: str) -> bool:
 
 
 def _chmod(inv: Invocation) -> Verdict:
-    args = tuple(
-        arg for arg in inv.args if not re.fullmatch(r"-[rwxXst]*[rwxXst]", arg.text)
-    )
+    args = tuple(arg for arg in inv.args if not re.fullmatch(r"-[rwxXst]*[rwxXst]", arg.text))
     options = read_options(args, "", ("reference",))
     operands = options.operands
     if options.value("", "reference") is None and len(args) == len(inv.args):
@@ -191,9 +193,9 @@ def _permissions(inv: Invocation, operands: tuple[Arg, ...], *, recursive: bool)
         for path in resolve(operand.text, inv.scope):
             target, _ = _contents(path)
             place = place_of(target)
-            if recursive and place in (Place.ROOT, Place.SYSTEM, Place.STATE, Place.HOME):
-                inv.find("permission.system", operand)
-            elif place is Place.ROOT:
+            if (
+                recursive and place in (Place.ROOT, Place.SYSTEM, Place.STATE, Place.HOME)
+            ) or place is Place.ROOT:
                 inv.find("permission.system", operand)
     if recursive:
         inv.find("permission.recursive")
@@ -205,9 +207,12 @@ def _move(inv: Invocation) -> Verdict:
     for source in sources:
         inv.walk.read(source, inv.scope)
         for code in deletion_codes(source.text, inv.scope, recursive=True):
-            if code in ("delete.system", "delete.home", "delete.outside", "secret.read"):
-                inv.find(code, source)
-            elif code in ("delete.history", "delete.workspace"):
+            if code in (
+                "delete.system",
+                "delete.home",
+                "delete.outside",
+                "secret.read",
+            ) or code in ("delete.history", "delete.workspace"):
                 inv.find(code, source)
     for place in target:
         inv.walk.write(place, inv.scope)

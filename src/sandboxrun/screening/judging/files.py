@@ -7,9 +7,10 @@ from typing import Final
 
 from sandboxrun.screening.judging.deletion import grants_setuid, split_target
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
+from sandboxrun.screening.judging.operands import scan_operands
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import contents
-from sandboxrun.screening.judging.paths import Place, place_of, resolve
+from sandboxrun.screening.judging.paths import resolve
 from sandboxrun.screening.judging.secrets import holds_secrets
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
@@ -145,8 +146,9 @@ def _compressor(inv: Invocation) -> Verdict:
         inv.walk.read(operand, inv.scope)
         if not options.has("c", "stdout", "to-stdout"):
             inv.walk.write(operand, inv.scope)
-    to_stdout = options.has("cltkK" if inv.name == "gzip-list" else "clt", "stdout", "to-stdout",
-                            "list", "test")
+    to_stdout = options.has(
+        "cltkK" if inv.name == "gzip-list" else "clt", "stdout", "to-stdout", "list", "test"
+    )
     read_only = to_stdout or not options.operands
     decodes = options.has("d", "decompress", "uncompress") or inv.name.startswith("un")
     decodes = decodes or inv.name in ("gunzip", "bunzip2")
@@ -155,7 +157,9 @@ def _compressor(inv: Invocation) -> Verdict:
 
 
 def _mkfs(inv: Invocation) -> Verdict:
-    devices = [arg for arg in inv.args if arg.text.startswith("/dev/") or marks.is_unresolved(arg.text)]
+    devices = [
+        arg for arg in inv.args if arg.text.startswith("/dev/") or marks.is_unresolved(arg.text)
+    ]
     files = [a for a in inv.args if "." in a.text and not a.text.startswith(("-", "/dev/"))]
     if devices or not files:
         inv.find("device.format")
@@ -167,15 +171,15 @@ def _mkfs(inv: Invocation) -> Verdict:
 
 
 def _openssl(inv: Invocation) -> Verdict:
-    from sandboxrun.screening.judging.dispatch import scan_operands
-
     words = [arg.text for arg in inv.args]
     scan_operands(inv.walk, inv.args, inv.scope)
     if words[:1] in (["s_client"], ["s_server"], ["s_time"], ["ocsp"]):
         if not any("localhost" in word or "127.0.0.1" in word for word in words):
             inv.find("network.use")
         return Verdict(False, marks.NETWORK + marks.UNKNOWN)
-    if words[:1] in (["enc"], ["base64"], ["aes-256-cbc"]) or (words and words[0].startswith("aes")):
+    if words[:1] in (["enc"], ["base64"], ["aes-256-cbc"]) or (
+        words and words[0].startswith("aes")
+    ):
         return Verdict(False, marks.UNKNOWN + marks.DECODED + marks.taint(inv.stdin))
     reads = words[:1] in (["dgst"], ["version"], ["list"], ["ciphers"]) and "-out" not in words
     return Verdict(reads and "-sign" not in words)

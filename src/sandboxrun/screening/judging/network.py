@@ -69,8 +69,11 @@ def _curl_writes(inv: Invocation, options: Options) -> bool:
                         "data-urlencode")  # fmt: skip
     method = options.value("X", "request")
     changing = method is not None and method.text.upper() not in ("GET", "HEAD", "OPTIONS")
-    return bool(real) or posts or changing or options.has(
-        "OJ", "remote-name", "remote-name-all", "remote-header-name"
+    return (
+        bool(real)
+        or posts
+        or changing
+        or options.has("OJ", "remote-name", "remote-name-all", "remote-header-name")
     )
 
 
@@ -78,7 +81,7 @@ def _uploads(inv: Invocation, options: Options) -> None:
     for value in options.all_values("dFTKEHb", *_CURL_UPLOADS):
         text = value.text
         for piece in (text, *re.split(r"[=@<;]", text)):
-            if piece and not any(c in piece for c in " \n{\"") and len(piece) > 1:
+            if piece and not any(c in piece for c in ' \n{"') and len(piece) > 1:
                 path = piece.lstrip("@<")
                 path = marks.HOME_PATH + path[1:] if path.startswith("~") else path
                 inv.walk.read(value._replace(text=path), inv.scope)
@@ -101,9 +104,25 @@ def _wget(inv: Invocation) -> Verdict:
     options = read_options(
         inv.args,
         "OoaPtTeUQiBAXDRI",
-        ("output-document", "output-file", "append-output", "directory-prefix", "tries", "timeout",
-         "execute", "user-agent", "header", "post-data", "post-file", "body-file", "input-file",
-         "use-askpass", "user", "password", "level"),
+        (
+            "output-document",
+            "output-file",
+            "append-output",
+            "directory-prefix",
+            "tries",
+            "timeout",
+            "execute",
+            "user-agent",
+            "header",
+            "post-data",
+            "post-file",
+            "body-file",
+            "input-file",
+            "use-askpass",
+            "user",
+            "password",
+            "level",
+        ),
     )
     for file in options.all_values("i", "post-file", "body-file", "input-file", "load-cookies"):
         inv.walk.read(file, inv.scope)
@@ -119,14 +138,17 @@ def _wget(inv: Invocation) -> Verdict:
         if target.text != "-":
             inv.walk.write(target, inv.scope)
     document = options.value("O", "output-document")
-    prints = options.has("", "spider") or (document is not None and document.text in ("-", "/dev/null", "/dev/stdout"))
+    prints = options.has("", "spider") or (
+        document is not None and document.text in ("-", "/dev/null", "/dev/stdout")
+    )
     remote = _addresses(inv, list(options.operands))
     quiet = not options.value("oa", "output-file", "append-output")
     return Verdict(bool(prints and quiet), marks.UNKNOWN + (marks.NETWORK if remote else ""))
 
 
 _PRINTS: Final = frozenset(
-    "ping ping6 fping dig nslookup host whois traceroute tracepath mtr arping geoiplookup nmap".split()
+    "ping ping6 fping dig nslookup host whois traceroute tracepath mtr arping geoiplookup"
+    " nmap".split()
 )
 
 
@@ -136,14 +158,15 @@ def _prober(inv: Invocation) -> Verdict:
     if not local:
         inv.find("network.use")
         inv.walk.note_network(inv.name)
-    writes = any(re.match(r"-o|-x$|-f$", arg.text) for arg in inv.args) and inv.name in ("nmap", "fping")
+    writes = any(re.match(r"-o|-x$|-f$", arg.text) for arg in inv.args) and inv.name in (
+        "nmap",
+        "fping",
+    )
     return Verdict(not writes, marks.UNKNOWN + marks.NETWORK)
 
 
 def _ssh(inv: Invocation) -> Verdict:
-    options = read_options(
-        inv.args, "bcDeEFIiJLlmoOpQRSWwB", (), stop=True
-    )
+    options = read_options(inv.args, "bcDeEFIiJLlmoOpQRSWwB", (), stop=True)
     inv.find("network.use")
     inv.walk.note_network(inv.name)
     for setting in options.all_values("o"):
@@ -163,8 +186,18 @@ def _ssh(inv: Invocation) -> Verdict:
 
 def _copy_remote(inv: Invocation) -> Verdict:
     options = read_options(
-        inv.args, "ceFiJloPSXTfMB", ("rsh", "exclude", "include", "rsync-path", "files-from",
-                                     "exclude-from", "password-file", "log-file")
+        inv.args,
+        "ceFiJloPSXTfMB",
+        (
+            "rsh",
+            "exclude",
+            "include",
+            "rsync-path",
+            "files-from",
+            "exclude-from",
+            "password-file",
+            "log-file",
+        ),
     )
     for program in options.all_values("eS", "rsh", "rsync-path"):
         if program.text not in ("ssh", "rsync"):

@@ -91,7 +91,11 @@ def option_rule(inv: Invocation) -> None:
             continue
         if name in shell:
             inv.find("option.program", given)
-            inv.script(given._replace(text=given.text.replace(",", " ") if "wrapper" in name else given.text))
+            inv.script(
+                given._replace(
+                    text=given.text.replace(",", " ") if "wrapper" in name else given.text
+                )
+            )
         elif name in code:
             scan_code(inv, given)
             for macro in _MACRO.finditer(given.text):
@@ -103,7 +107,11 @@ def _macros(inv: Invocation) -> Verdict:
     texts: list[Arg] = []
     if inv.stdin:
         texts.append(inv.whole._replace(text=inv.stdin))
-    texts.extend(arg._replace(text=arg.text.partition("=")[2]) for arg in inv.args if arg.text.startswith("-D"))
+    texts.extend(
+        arg._replace(text=arg.text.partition("=")[2])
+        for arg in inv.args
+        if arg.text.startswith("-D")
+    )
     for text in texts:
         for match in _SYSCMD.finditer(text.text):
             inv.script(text._replace(text=match[1]))

@@ -38,23 +38,51 @@ _NPM_ASKS: Final = _words(
 )
 _NPM_PUBLISHES: Final = _words("publish unpublish deprecate dist-tag deploy")
 _MANAGERS: Final[dict[str, Manager]] = {
-    "npm": Manager(_NPM_ASKS, _NPM_PUBLISHES, _words("exec x"), values="wCc",
-                   long_values=("prefix", "workspace", "registry", "call", "package")),
-    "pnpm": Manager(_NPM_ASKS | _words("dlx import fetch self-update env"), _NPM_PUBLISHES,
-                    _words("exec"), values="Cc", long_values=("filter", "dir")),
-    "yarn": Manager(_words("install add remove upgrade up dlx global link unlink outdated audit info"
-                           " create login npm import set upgrade-interactive self-update policies"),
-                    _NPM_PUBLISHES, _words("exec"), alone=True, long_values=("cwd",)),
-    "bun": Manager(_words("install i add a remove rm update link unlink create c x upgrade outdated"
-                          " audit info"), _NPM_PUBLISHES),
-    "deno": Manager(_words("install i add remove uninstall upgrade cache outdated update jsr"),
-                    _words("publish deploy")),
-    "pip": Manager(_words("install download uninstall wheel search index"), values="rce",
-                   long_values=("python", "proxy", "log", "cache-dir")),
-    "uv": Manager(_words("pip add remove sync lock tool python self venv-seed init-remote"),
-                  _words("publish")),
-    "poetry": Manager(_words("install add remove update lock self search source sync"),
-                      _words("publish")),
+    "npm": Manager(
+        _NPM_ASKS,
+        _NPM_PUBLISHES,
+        _words("exec x"),
+        values="wCc",
+        long_values=("prefix", "workspace", "registry", "call", "package"),
+    ),
+    "pnpm": Manager(
+        _NPM_ASKS | _words("dlx import fetch self-update env"),
+        _NPM_PUBLISHES,
+        _words("exec"),
+        values="Cc",
+        long_values=("filter", "dir"),
+    ),
+    "yarn": Manager(
+        _words(
+            "install add remove upgrade up dlx global link unlink outdated audit info"
+            " create login npm import set upgrade-interactive self-update policies"
+        ),
+        _NPM_PUBLISHES,
+        _words("exec"),
+        alone=True,
+        long_values=("cwd",),
+    ),
+    "bun": Manager(
+        _words(
+            "install i add a remove rm update link unlink create c x upgrade outdated audit info"
+        ),
+        _NPM_PUBLISHES,
+    ),
+    "deno": Manager(
+        _words("install i add remove uninstall upgrade cache outdated update jsr"),
+        _words("publish deploy"),
+    ),
+    "pip": Manager(
+        _words("install download uninstall wheel search index"),
+        values="rce",
+        long_values=("python", "proxy", "log", "cache-dir"),
+    ),
+    "uv": Manager(
+        _words("pip add remove sync lock tool python self venv-seed init-remote"), _words("publish")
+    ),
+    "poetry": Manager(
+        _words("install add remove update lock self search source sync"), _words("publish")
+    ),
     "pipenv": Manager(_words("install uninstall update upgrade lock sync"), alone=False),
     "pdm": Manager(_words("install add remove update lock sync self"), _words("publish")),
     "rye": Manager(_words("sync add remove lock fetch install self toolchain"), _words("publish")),
@@ -64,25 +92,42 @@ _MANAGERS: Final[dict[str, Manager]] = {
     "conda": Manager(_words("install create update upgrade remove uninstall env search clean")),
     "mamba": Manager(_words("install create update upgrade remove env search clean")),
     "micromamba": Manager(_words("install create update remove env search clean")),
-    "cargo": Manager(_words("install add remove update fetch search login logout owner yank uninstall"
-                            " binstall upgrade vendor info generate-lockfile audit outdated"),
-                     _words("publish")),
+    "cargo": Manager(
+        _words(
+            "install add remove update fetch search login logout owner yank uninstall"
+            " binstall upgrade vendor info generate-lockfile audit outdated"
+        ),
+        _words("publish"),
+    ),
     "go": Manager(_words("get")),
     "bundle": Manager(_words("install update add remove outdated cache package lock"), alone=True),
     "bundler": Manager(_words("install update add remove outdated"), alone=True),
-    "composer": Manager(_words("install i require update u upgrade remove create-project global"
-                               " self-update outdated search show-remote audit")),
-    "mix": Manager(_words("deps.get deps.update local.hex local.rebar archive.install hex.publish"
-                          " phx.new")),
+    "composer": Manager(
+        _words(
+            "install i require update u upgrade remove create-project global"
+            " self-update outdated search show-remote audit"
+        )
+    ),
+    "mix": Manager(
+        _words("deps.get deps.update local.hex local.rebar archive.install hex.publish phx.new")
+    ),
     "rebar3": Manager(_words("upgrade get-deps")),
     "stack": Manager(_words("install upload update setup upgrade")),
     "cabal": Manager(_words("install update upload get fetch")),
-    "dotnet": Manager(_words("restore add remove tool new-install workload nuget"), _words("publish-remote")),
+    "dotnet": Manager(
+        _words("restore add remove tool new-install workload nuget"), _words("publish-remote")
+    ),
     "nuget": Manager(_words("install restore push update sources search")),
-    "mvn": Manager(_words("dependency:get dependency:resolve dependency:go-offline versions:use-latest"
-                          "-versions"), _words("deploy deploy:deploy release:perform release:prepare")),
+    "mvn": Manager(
+        _words(
+            "dependency:get dependency:resolve dependency:go-offline versions:use-latest-versions"
+        ),
+        _words("deploy deploy:deploy release:perform release:prepare"),
+    ),
     "mvnw": Manager(_words("dependency:get dependency:resolve"), _words("deploy")),
-    "gradle": Manager(_words("dependencies-remote"), _words("publish uploadArchives bintrayUpload")),
+    "gradle": Manager(
+        _words("dependencies-remote"), _words("publish uploadArchives bintrayUpload")
+    ),
     "gradlew": Manager(_words("wrapper-remote"), _words("publish uploadArchives")),
     "sbt": Manager(_words("update"), _words("publish publishSigned")),
     "lein": Manager(_words("deps"), _words("deploy")),
@@ -91,7 +136,9 @@ _MANAGERS: Final[dict[str, Manager]] = {
     "swift": Manager(_words("package-resolve")),
     "pod": Manager(_words("install update repo trunk")),
     "carthage": Manager(_words("update bootstrap checkout")),
-    "gem": Manager(_words("install update uninstall fetch search outdated sources signin"), _words("push")),
+    "gem": Manager(
+        _words("install update uninstall fetch search outdated sources signin"), _words("push")
+    ),
     "crystal": Manager(_words("shards")),
     "shards": Manager(_words("install update"), alone=True),
     "nimble": Manager(_words("install refresh uninstall develop"), _words("publish")),
@@ -136,7 +183,8 @@ def _manager(inv: Invocation) -> Verdict:
     if word in manager.asks:
         _asks(inv, word, rest)
     elif word in manager.publishes or (
-        inv.name in ("mvn", "mvnw", "gradle", "gradlew", "sbt") and manager.publishes & {o.text for o in operands}
+        inv.name in ("mvn", "mvnw", "gradle", "gradlew", "sbt")
+        and manager.publishes & {o.text for o in operands}
     ):
         inv.find("network.publish")
         inv.walk.note_network(inv.name)
@@ -193,11 +241,12 @@ def _npx(inv: Invocation) -> Verdict:
 def _go(inv: Invocation) -> Verdict:
     words = [arg.text for arg in inv.args]
     sub, rest = (words[0], words[1:]) if words else ("", [])
-    if sub == "get" or (sub == "mod" and rest[:1] and rest[0] in ("download", "tidy", "vendor", "why")):
-        inv.find("network.install")
-    elif sub in ("install", "run") and any("@" in word for word in rest):
-        inv.find("network.install")
-    elif sub == "work" and "sync" in rest:
+    if (
+        sub == "get"
+        or (sub == "mod" and rest[:1] and rest[0] in ("download", "tidy", "vendor", "why"))
+        or (sub in ("install", "run") and any("@" in word for word in rest))
+        or (sub == "work" and "sync" in rest)
+    ):
         inv.find("network.install")
     for place, word in enumerate(words):
         if word in ("-toolexec", "-exec", "-vettool") and place + 1 < len(words):
@@ -224,7 +273,9 @@ def _make(inv: Invocation) -> Verdict:
         if equals and name in ("SHELL", "MAKE", ".SHELLFLAGS"):
             inv.script(operand._replace(text=value))
         elif not equals and name in ("install", "uninstall", "install-strip", "install-bin"):
-            if not any(o.text.startswith(("DESTDIR=", "PREFIX=", "prefix=")) for o in options.operands):
+            if not any(
+                o.text.startswith(("DESTDIR=", "PREFIX=", "prefix=")) for o in options.operands
+            ):
                 inv.find("outside.write", operand)
         elif not equals and _RUN_NAMES.fullmatch(name):
             inv.find("network.publish", operand)

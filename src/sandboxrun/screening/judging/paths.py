@@ -123,7 +123,9 @@ def place_of(path: str) -> Place:
         return Place.STATE
     if marks.is_unresolved(first):
         return Place.UNKNOWN
-    if (marks.has_glob(first) or marks.OPAQUE in first) and any(component_matches(first, top) for top in _TOP):
+    if (marks.has_glob(first) or marks.OPAQUE in first) and any(
+        component_matches(first, top) for top in _TOP
+    ):
         return Place.SYSTEM
     if first in ("home", "Users"):
         return Place.HOME

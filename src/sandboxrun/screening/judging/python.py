@@ -17,13 +17,17 @@ _PROCESS: Final = frozenset(
     " create_subprocess".split()
 )
 _EXEC: Final = frozenset(
-    "execv execve execvp execvpe execl execle execlp execlpe spawnl spawnle spawnlp spawnlpe spawnv"
-    " spawnve spawnvp spawnvpe posix_spawn posix_spawnp startfile spawn".split()
+    "execv execve execvp execvpe execl execle execlp execlpe spawnl spawnle spawnlp spawnlpe"
+    " spawnv spawnve spawnvp spawnvpe posix_spawn posix_spawnp startfile spawn".split()
 )
-_LIST_FORMS: Final = frozenset({"execv", "execve", "execvp", "execvpe", "posix_spawn", "posix_spawnp"})
+_LIST_FORMS: Final = frozenset(
+    {"execv", "execve", "execvp", "execvpe", "posix_spawn", "posix_spawnp"}
+)
 _TREES: Final = frozenset({"rmtree", "remove_tree"})
 _FILES: Final = frozenset({"remove", "unlink", "rmdir", "removedirs"})
-_MODULES: Final = frozenset({"os", "subprocess", "shutil", "pty", "commands", "asyncio", "sp", "sh"})
+_MODULES: Final = frozenset(
+    {"os", "subprocess", "shutil", "pty", "commands", "asyncio", "sp", "sh"}
+)
 _MOST_CHARACTERS: Final = 64 * 1024
 
 
@@ -79,7 +83,8 @@ class _Reader:
         self._constants = [
             node.value
             for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
             and node.value.startswith(("/", "~"))
         ]
 
@@ -217,7 +222,9 @@ class _Reader:
                 return "".join(t if isinstance(t, str) else marks.UNKNOWN for t in texts)
             case ast.Call():
                 return self._called(node)
-            case ast.Subscript(value=ast.Attribute(attr="environ"), slice=ast.Constant(value="HOME")):
+            case ast.Subscript(
+                value=ast.Attribute(attr="environ"), slice=ast.Constant(value="HOME")
+            ):
                 return marks.HOME_PATH
             case _:
                 return None

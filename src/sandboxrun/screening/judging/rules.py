@@ -17,6 +17,7 @@ from sandboxrun.screening.judging import (
     packages,
     search,
     shells,
+    system,
     text,
     tools,
 )
@@ -26,6 +27,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     **packages.RULES,
     **interpreters.RULES,
     **tools.RULES,
+    **system.RULES,
     **containers.RULES,
     **network.RULES,
     **files.RULES,

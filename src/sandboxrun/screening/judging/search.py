@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandboxrun.screening.judging.deletion import deletion_codes
-from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
+from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import contents
 from sandboxrun.screening.judging.paths import Place, place_of, resolve
@@ -19,7 +19,7 @@ from sandboxrun.screening.reading.expand import Arg
 _EXECUTES: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _WRITES: Final = frozenset({"-fprint", "-fprint0", "-fls", "-fprintf"})
 _CHANGES: Final = frozenset(
-    "chmod chown chgrp mv shred truncate rm unlink rmdir".split()
+    ["chmod", "chown", "chgrp", "mv", "shred", "truncate", "rm", "unlink", "rmdir"]
 )
 
 
@@ -121,8 +121,17 @@ def _xargs(inv: Invocation) -> Verdict:
     options = read_options(
         inv.args,
         "adEILnPs",
-        ("arg-file", "delimiter", "eof", "replace", "max-lines", "max-args", "max-procs",
-         "max-chars", "process-slot-var"),
+        (
+            "arg-file",
+            "delimiter",
+            "eof",
+            "replace",
+            "max-lines",
+            "max-args",
+            "max-procs",
+            "max-chars",
+            "process-slot-var",
+        ),
         stop=True,
     )
     command = options.operands or (inv.head._replace(text="echo"),)
@@ -145,10 +154,7 @@ def _run_on(inv: Invocation, command: tuple[Arg, ...], text: str, pattern: str |
             inner = tuple(a._replace(text=a.text.replace(pattern, line)) for a in command)
             output = inv.inner(inner, "").output
         return output
-    words = [
-        place._replace(text=word)
-        for word in _words(text)
-    ]
+    words = [place._replace(text=word) for word in _words(text)]
     output = inv.inner((*command, *words), "").output
     if len(words) > 1 and all(marks.is_static(word.text) for word in words):
         # -n1 and its kin make a command for each of them.

@@ -89,7 +89,8 @@ def holds_secrets(path: str) -> bool:
         return True
     depth = path.count("/")
     return any(
-        matches("/".join(store.split("/")[: depth + 1]), path) for store in _STORES
+        matches("/".join(store.split("/")[: depth + 1]), path)
+        for store in _STORES
         if store.count("/") > depth
     )
 
@@ -112,4 +113,6 @@ def _glob_could_be(pattern: str, name: str) -> bool:
 
 def is_key_name(pattern: str) -> bool:
     """Tell whether a file name, or a pattern for one, is that of a credential."""
-    return _KEY_NAMES.fullmatch(marks.plain(pattern).rpartition("/")[2].lstrip("*") or "-") is not None
+    return (
+        _KEY_NAMES.fullmatch(marks.plain(pattern).rpartition("/")[2].lstrip("*") or "-") is not None
+    )

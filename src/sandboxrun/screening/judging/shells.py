@@ -10,7 +10,9 @@ from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdic
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 
-_VALUE_OPTIONS: Final = frozenset({"--rcfile", "--init-file", "-o", "+o", "-O", "+O", "--init-command"})
+_VALUE_OPTIONS: Final = frozenset(
+    {"--rcfile", "--init-file", "-o", "+o", "-O", "+O", "--init-command"}
+)
 
 
 def _shell(inv: Invocation) -> Verdict:

@@ -91,17 +91,19 @@ DANGEROUS_NAMES: Final = (
 """What a pattern in a command's name is tried against."""
 
 VERSIONED: Final = frozenset(
-    "python python2 python3 node npm npx yarn pnpm bun deno go cargo rustc rustup gcc g++ clang"
-    " clang++ cc make cmake ninja meson bazel java javac kotlin kotlinc scala sbt gradle mvn ant"
-    " ruby gem bundle bundler rake irb perl php composer lua luajit R Rscript julia ghc cabal stack"
-    " dotnet swift zig nim elixir mix erl docker podman kubectl helm terraform git gh ssh curl wget"
-    " tar gzip zip unzip bash zsh fish dash sed awk gawk grep rg fd jq yq find xargs sort ls cat vim"
-    " nvim nano emacs tmux screen pip pip3 pipx poetry pipenv uv ruff black mypy flake8 pylint"
-    " pytest tox nox isort pyright eslint prettier tsc jest vitest mocha webpack vite rollup esbuild"
-    " turbo nx lerna shellcheck shfmt hadolint psql mysql sqlite3 redis-cli mongosh openssl ffmpeg"
-    " convert magick pandoc aws gcloud az ansible vagrant gdb lldb strace valgrind nasm ld as"
-    " objdump nm readelf rsync scp nc ncat socat htop less man make cppcheck clang-format"
-    " clang-tidy protoc ldd docker-compose docker-buildx kustomize minikube kind buf grpcurl hugo jekyll nginx httpd apachectl systemctl uname bc dc tree".split()
+    "python python2 python3 node npm npx yarn pnpm bun deno go cargo rustc rustup gcc g++"
+    " clang clang++ cc make cmake ninja meson bazel java javac kotlin kotlinc scala sbt"
+    " gradle mvn ant ruby gem bundle bundler rake irb perl php composer lua luajit R Rscript"
+    " julia ghc cabal stack dotnet swift zig nim elixir mix erl docker podman kubectl helm"
+    " terraform git gh ssh curl wget tar gzip zip unzip bash zsh fish dash sed awk gawk grep"
+    " rg fd jq yq find xargs sort ls cat vim nvim nano emacs tmux screen pip pip3 pipx poetry"
+    " pipenv uv ruff black mypy flake8 pylint pytest tox nox isort pyright eslint prettier"
+    " tsc jest vitest mocha webpack vite rollup esbuild turbo nx lerna shellcheck shfmt"
+    " hadolint psql mysql sqlite3 redis-cli mongosh openssl ffmpeg convert magick pandoc aws"
+    " gcloud az ansible vagrant gdb lldb strace valgrind nasm ld as objdump nm readelf rsync"
+    " scp nc ncat socat htop less man make cppcheck clang-format clang-tidy protoc ldd"
+    " docker-compose docker-buildx kustomize minikube kind buf grpcurl hugo jekyll nginx"
+    " httpd apachectl systemctl uname bc dc tree".split()
 )
 USUAL_VERSION_OPTIONS: Final = frozenset({"--version", "--help", "-V"})
 VERSION_OPTIONS: Final[Mapping[str, frozenset[str]]] = {

@@ -126,9 +126,7 @@ def _sed_text_end(text: str, at: int) -> int:
         end = newline + 1
 
 
-def _sed_substitution(
-    inv: Invocation, script: Arg, text: str, at: int
-) -> tuple[int, bool] | None:
+def _sed_substitution(inv: Invocation, script: Arg, text: str, at: int) -> tuple[int, bool] | None:
     if at + 1 >= len(text):
         return None
     separator = text[at + 1]
@@ -168,13 +166,17 @@ def _sed_substitution(
 _AWK_STRING: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
 _AWK_SYSTEM: Final = re.compile(r"\bsystem\s*\(")
 _AWK_PIPE: Final = re.compile(r"\|&?\s*(?!\|)(getline\b)?")
-_AWK_REGEX: Final = re.compile(r"(?<=[\s(,!~{};&|])/(?:\\.|\[[^\]]*\]|[^/\\\n])+/|^/(?:\\.|[^/\\\n])+/")
+_AWK_REGEX: Final = re.compile(
+    r"(?<=[\s(,!~{};&|])/(?:\\.|\[[^\]]*\]|[^/\\\n])+/|^/(?:\\.|[^/\\\n])+/"
+)
 
 
 def _awk(inv: Invocation) -> Verdict:
     options = read_options(
-        inv.args, "fFveEilo", ("file", "assign", "field-separator", "include", "load", "source",
-                               "exec"), stop=True
+        inv.args,
+        "fFveEilo",
+        ("file", "assign", "field-separator", "include", "load", "source", "exec"),
+        stop=True,
     )
     programs = options.all_values("e", "source")
     operands = options.operands
@@ -231,7 +233,7 @@ def _without_groups(text: str) -> str:
 
 
 def _prints_to_standard(text: str) -> bool:
-    targets = re.findall(r'\bprintf?\b[^;}\n]*>>?\s*(\S+)', text)
+    targets = re.findall(r"\bprintf?\b[^;}\n]*>>?\s*(\S+)", text)
     return bool(targets) and all(re.match(r'"/dev/std(?:err|out)"', t) for t in targets)
 
 

@@ -25,7 +25,9 @@ def _tar(inv: Invocation) -> Verdict:
     options = read_options(args, "fCITFXgbKNHV", values)
     for program in options.all_values("IF", "to-command", "use-compress-program", "rsh-command",
                                       "info-script", "new-volume-script"):  # fmt: skip
-        if re.fullmatch(r"(?:p?x?i?gzip|pigz|xz|zstd|bzip2|pbzip2|lz4|lzip|brotli)(?: -\S+)*", program.text):
+        if re.fullmatch(
+            r"(?:p?x?i?gzip|pigz|xz|zstd|bzip2|pbzip2|lz4|lzip|brotli)(?: -\S+)*", program.text
+        ):
             continue
         inv.find("option.program", program)
         inv.script(program)
@@ -93,7 +95,7 @@ def _unzip(inv: Invocation) -> Verdict:
 
 
 def _editor(inv: Invocation) -> Verdict:
-    """vim and its kin: `!` runs a shell, `+cmd` and `-c cmd` run an editor command."""
+    """Vim and its kin: `!` runs a shell, `+cmd` and `-c cmd` run an editor command."""
     args = list(inv.args)
     for place, arg in enumerate(args):
         text = arg.text
@@ -111,15 +113,25 @@ def _editor(inv: Invocation) -> Verdict:
 
 def _ex(inv: Invocation, command: Arg) -> None:
     text = command.text.lstrip(": ")
-    match = re.match(r"(?:%|\d+(?:,\d+)?|r|silent!?|exec(?:ute)? ['\"]|w)?\s*!\s*(.+)", text, re.DOTALL)
+    match = re.match(
+        r"(?:%|\d+(?:,\d+)?|r|silent!?|exec(?:ute)? ['\"]|w)?\s*!\s*(.+)", text, re.DOTALL
+    )
     if match is not None:
         inv.script(command._replace(text=match[1].rstrip("'\"")))
-    for call in re.finditer(r"(?:system|systemlist|os\.execute|jobstart|term_start|vim\.fn\.system)\s*\(\s*['\"](.+?)['\"]\s*\)", text):
+    for call in re.finditer(
+        r"(?:system|systemlist|os\.execute|jobstart|term_start|vim\.fn\.system)\s*\(\s*['\"](.+?)['\"]\s*\)",
+        text,
+    ):
         inv.script(command._replace(text=call[1]))
     match = re.match(r"(?:e|edit|r|read|w|write|source|so)\s+(\S+)", text)
     if match is not None:
         path = match[1]
-        inv.walk.read(command._replace(text=path.replace("~", marks.HOME_PATH, 1) if path[0] == "~" else path), inv.scope)
+        inv.walk.read(
+            command._replace(
+                text=path.replace("~", marks.HOME_PATH, 1) if path[0] == "~" else path
+            ),
+            inv.scope,
+        )
 
 
 def _debugger(inv: Invocation) -> Verdict:
@@ -143,7 +155,9 @@ def _debugger(inv: Invocation) -> Verdict:
 
 
 def _debugger_command(inv: Invocation, command: Arg) -> None:
-    match = re.match(r"\s*(?:!|shell\s|pipe\s|platform shell\s|make\s)\s*(.*)", command.text, re.DOTALL)
+    match = re.match(
+        r"\s*(?:!|shell\s|pipe\s|platform shell\s|make\s)\s*(.*)", command.text, re.DOTALL
+    )
     if match is not None:
         inv.script(command._replace(text=match[1]))
     match = re.match(r"\s*(?:python|py|script|python-interactive)\s+(.*)", command.text, re.DOTALL)
@@ -160,7 +174,9 @@ _DESTROYS: Final = re.compile(
     re.IGNORECASE,
 )
 _SQL_COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:''|[^'])*'", re.DOTALL)
-_SHELL_META: Final = re.compile(r"^\s*(?:\\!|\.(?:shell|system)|\\o\s*\||\\g\s*\||system|\\\!|!)\s*(.+)$", re.MULTILINE)
+_SHELL_META: Final = re.compile(
+    r"^\s*(?:\\!|\.(?:shell|system)|\\o\s*\||\\g\s*\||system|\\\!|!)\s*(.+)$", re.MULTILINE
+)
 
 
 def _sqlite(inv: Invocation) -> Verdict:
@@ -196,116 +212,6 @@ def _client(inv: Invocation) -> Verdict:
     if inv.stdin and marks.is_static(inv.stdin):
         _sql(inv, inv.whole._replace(text=inv.stdin))
     return MUTATING
-
-
-def _mount(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "toOLU", ("types", "options"))
-    if not options.operands and not options.has("a", "all"):
-        return Verdict(True)
-    inv.find("escape.mount")
-    inv.walk.note_privilege(inv.name)
-    return MUTATING
-
-
-def _sysctl(inv: Invocation) -> Verdict:
-    texts = [arg.text for arg in inv.args]
-    if any(t in ("-w", "--write", "-p", "--load", "--system") for t in texts) or any(
-        re.match(r"[\w./-]+=", t) for t in texts
-    ):
-        inv.find("escape.kernel")
-        return MUTATING
-    return Verdict(True)
-
-
-def _systemctl(inv: Invocation) -> Verdict:
-    words = [arg.text for arg in inv.args if not arg.text.startswith("-")]
-    if words[:1] in (["poweroff"], ["reboot"], ["halt"], ["kexec"], ["suspend"], ["hibernate"],
-                     ["emergency"], ["rescue"], ["soft-reboot"], ["hybrid-sleep"]):  # fmt: skip
-        inv.find("power")
-        return MUTATING
-    reads = {"status", "is-active", "is-enabled", "list-units", "show", "cat", "list-timers",
-             "list-unit-files", "is-failed", "list-dependencies", "get-default"}  # fmt: skip
-    if not words or words[0] in reads:
-        return Verdict(True)
-    inv.find("service.control")
-    return MUTATING
-
-
-def _service(inv: Invocation) -> Verdict:
-    words = [arg.text for arg in inv.args]
-    if words[-1:] == ["status"] or words == ["--status-all"]:
-        return Verdict(True)
-    inv.find("service.control")
-    return MUTATING
-
-
-def _date(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "drsI", ("date", "reference", "set", "rfc-3339", "file"))
-    sets = options.has("s", "set") or any(
-        not arg.text.startswith("+") for arg in options.operands
-    )
-    if sets:
-        inv.find("system.setting")
-        return MUTATING
-    return Verdict(not options.doubtful, marks.OPAQUE + "\n")
-
-
-def _pkill(inv: Invocation) -> Verdict:
-    words = [arg.text for arg in inv.args]
-    if "." in words or ".*" in words or "root" in words or "-1" in words:
-        inv.find("kill.all")
-    inv.find("service.control")
-    return MUTATING
-
-
-def _ssh_keygen(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "ftbNCPIVnsYFRDOaZmw")
-    file = options.value("f")
-    if file is not None:
-        inv.walk.read(file, inv.scope)
-    elif not options.has("lFHyAQh"):
-        inv.find("outside.write")
-    for program in options.all_values("Dw"):
-        inv.find("option.program", program)
-    return MUTATING
-
-
-def _gpg(inv: Invocation) -> Verdict:
-    if any("export-secret" in arg.text or "export-ssh" in arg.text for arg in inv.args):
-        inv.find("secret.print")
-    if any(arg.text in ("--recv-keys", "--send-keys", "--search-keys", "--refresh-keys",
-                        "--keyserver") for arg in inv.args):  # fmt: skip
-        inv.find("network.use")
-    from sandboxrun.screening.judging.dispatch import scan_operands
-
-    scan_operands(inv.walk, inv.args, inv.scope)
-    return MUTATING
-
-
-def _crontab(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "u")
-    if options.has("l"):
-        return Verdict(True)
-    inv.find("service.control")
-    for operand in options.operands:
-        if operand.text != "-":
-            inv.walk.read(operand, inv.scope)
-    return MUTATING
-
-
-def _at(inv: Invocation) -> Verdict:
-    inv.find("service.control")
-    if inv.stdin:
-        inv.script(inv.whole._replace(text=inv.stdin))
-    return MUTATING
-
-
-def _getent(inv: Invocation) -> Verdict:
-    words = [arg.text for arg in inv.args]
-    if words[:1] in (["shadow"], ["gshadow"]):
-        inv.find("secret.read")
-        inv.walk.note_privilege("getent")
-    return Verdict(True)
 
 
 def _expect(inv: Invocation) -> Verdict:
@@ -347,32 +253,6 @@ def _screen(inv: Invocation) -> Verdict:
     return MUTATING
 
 
-def _dpkg(inv: Invocation) -> Verdict:
-    texts = [arg.text for arg in inv.args]
-    queries = {"-l", "-L", "-s", "-S", "-p", "--list", "--listfiles", "--status", "--search",
-               "--print-architecture", "--get-selections", "-c", "-I", "-qa", "-qi", "-ql", "-qf",
-               "-q", "-V"}  # fmt: skip
-    if texts and texts[0] in queries:
-        return Verdict(True)
-    inv.find("network.install")
-    return MUTATING
-
-
-def _apt(inv: Invocation) -> Verdict:
-    words = [arg.text for arg in inv.args if not arg.text.startswith("-")]
-    for place, arg in enumerate(inv.args[:-1]):
-        if arg.text == "-o":
-            match = re.match(r"(?i)(?:APT::Update::(?:Pre|Post)-Invoke|Dpkg::.*Invoke)[^=]*=(.*)", inv.args[place + 1].text)
-            if match is not None:
-                inv.script(inv.args[place + 1]._replace(text=match[1]))
-    if words[:1] in (["list"], ["show"], ["policy"], ["search"], ["depends"], ["rdepends"],
-                     ["madison"], ["showpkg"], ["info"]):  # fmt: skip
-        return Verdict(inv.name in ("apt", "apt-cache"))
-    inv.find("network.install")
-    inv.walk.note_network(inv.name)
-    return MUTATING
-
-
 RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     **dict.fromkeys(("tar", "gtar", "bsdtar", "star"), _tar),
     "zip": _zip,
@@ -385,27 +265,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     **dict.fromkeys(("psql", "mysql", "mariadb", "mysqladmin", "mongosh", "mongo", "redis-cli",
                      "cqlsh", "clickhouse-client", "sqlcmd", "sqlplus", "pgcli", "mycli", "usql"),
                     _client),
-    "mount": _mount,
-    "sysctl": _sysctl,
-    "systemctl": _systemctl,
-    "service": _service,
-    "date": _date,
-    "pkill": _pkill,
-    "killall": _pkill,
-    "ssh-keygen": _ssh_keygen,
-    "gpg": _gpg,
-    "gpg2": _gpg,
-    "crontab": _crontab,
-    "at": _at,
-    "batch": _at,
-    "getent": _getent,
     "expect": _expect,
     "emacs": _emacs,
     "screen": _screen,
-    "dpkg": _dpkg,
-    "rpm": _dpkg,
-    "apt": _apt,
-    "apt-get": _apt,
-    "apt-cache": _apt,
-    "aptitude": _apt,
 }  # fmt: skip

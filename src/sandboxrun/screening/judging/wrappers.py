@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
+from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import Options, read_options
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
@@ -202,7 +202,9 @@ def judge_wrapper(inv: Invocation, wrapper: Wrapper) -> Verdict:
         for value in options.all_values(letter, "output"):
             inv.walk.write(value, inv.scope)
             wrapper = wrapper._replace(transparent=False)
-    for text in options.all_values("".join(s for s in wrapper.string if len(s) == 1), *wrapper.string):
+    for text in options.all_values(
+        "".join(s for s in wrapper.string if len(s) == 1), *wrapper.string
+    ):
         inv.script(text)
     output = _inner(inv, wrapper, options)
     return Verdict(wrapper.transparent and not wrapper.loose, output)

@@ -185,9 +185,7 @@ class Expander:
                 texts = [*texts[: ALTERNATIVES - 1], rest]
         return [_bounded(text) for text in texts]
 
-    def _part(
-        self, part: Part, word: Word, *, quoted: bool, escapes: re.Pattern[str]
-    ) -> list[str]:
+    def _part(self, part: Part, word: Word, *, quoted: bool, escapes: re.Pattern[str]) -> list[str]:
         match part:
             case Literal(text):
                 return [_unescape(text, escapes) if quoted else _literal(text)]
@@ -197,7 +195,9 @@ class Expander:
                 texts = self._product(inner, word, quoted=True, escapes=_IN_DOUBLE)
                 lone = len(inner) == 1 and isinstance(inner[0], Parameter)
                 # "$@" without parameters is no word at all.
-                return [t + marks.EMPTY if t or not lone or not _many(inner[0]) else t for t in texts]
+                return [
+                    t + marks.EMPTY if t or not lone or not _many(inner[0]) else t for t in texts
+                ]
             case Parameter():
                 values = parameter_values(part, self, word, quoted=quoted)
                 return [value if quoted else self._unquoted(value) for value in values]
@@ -247,8 +247,8 @@ def unsplit(text: str) -> str:
     if text.isascii():
         return text
     text = marks.plain(text).replace(marks.EMPTY, "")
-    return text.replace(marks.SPLIT, " ").replace(marks.BREAK, " ").replace(
-        marks.SPLAT, marks.UNKNOWN
+    return (
+        text.replace(marks.SPLIT, " ").replace(marks.BREAK, " ").replace(marks.SPLAT, marks.UNKNOWN)
     )
 
 

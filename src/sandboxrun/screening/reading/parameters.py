@@ -16,9 +16,7 @@ _REMOVALS: Final = frozenset({"#", "##", "%", "%%"})
 _CASES: Final = frozenset({"^", "^^", ",", ",,"})
 
 
-def parameter_values(
-    part: Parameter, expander: Expander, word: Word, *, quoted: bool
-) -> list[str]:
+def parameter_values(part: Parameter, expander: Expander, word: Word, *, quoted: bool) -> list[str]:
     """Return the alternatives of ``part``, not yet split."""
     if part.index:
         expander.arithmetic(part.index)
@@ -65,9 +63,7 @@ def _subscript(part: Parameter) -> str | None:
     return None
 
 
-def _indirect(
-    values: list[str], operator: str, expander: Expander
-) -> tuple[list[str], str]:
+def _indirect(values: list[str], operator: str, expander: Expander) -> tuple[list[str], str]:
     rest = operator[1:]
     if rest in ("@", "*"):
         return [marks.SPLAT], ""
@@ -83,9 +79,7 @@ def _words(word: Word | None, expander: Expander) -> list[str]:
     return expander.encoded(word)
 
 
-def _default(
-    part: Parameter, operator: str, values: list[str], expander: Expander
-) -> list[str]:
+def _default(part: Parameter, operator: str, values: list[str], expander: Expander) -> list[str]:
     words = _words(part.word, expander)
     kind = operator[-1]
     colon = operator[0] == ":"
@@ -106,9 +100,7 @@ def _default(
     return [*full, *unknown, *(words if replaced else ())]
 
 
-def _transformed(
-    part: Parameter, values: list[str], word: Word, expander: Expander
-) -> list[str]:
+def _transformed(part: Parameter, values: list[str], word: Word, expander: Expander) -> list[str]:
     letter = expander.value(part.word)[0]
     if letter in ("U", "u", "L"):
         return [params.change_case(value, "@" + letter) for value in values]
@@ -116,15 +108,15 @@ def _transformed(
         return values
     for value in values:
         expander.reader.prompt(
-            value if marks.is_static(value) else marks.UNKNOWN + "`", word.start, word.end,
+            value if marks.is_static(value) else marks.UNKNOWN + "`",
+            word.start,
+            word.end,
             expander.scope,
         )
     return [marks.UNKNOWN]
 
 
-def _changed(
-    part: Parameter, operator: str, values: list[str], expander: Expander
-) -> list[str]:
+def _changed(part: Parameter, operator: str, values: list[str], expander: Expander) -> list[str]:
     words = [marks.plain(w).replace(marks.EMPTY, "") for w in _words(part.word, expander)]
     others = None if part.other is None else expander.value(part.other)
     change: Callable[[str, str], str]
