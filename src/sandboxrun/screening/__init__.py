@@ -11,6 +11,14 @@ from sandboxrun.screening.facts import (
 )
 from sandboxrun.screening.screen import screen, screen_argv
 
-__all__ = (
-    "Effect Facts Finding Redirection ScreenedCommand ScreenedWord Tier screen screen_argv"
-).split()
+__all__ = [
+    "Effect",
+    "Facts",
+    "Finding",
+    "Redirection",
+    "ScreenedCommand",
+    "ScreenedWord",
+    "Tier",
+    "screen",
+    "screen_argv",
+]

@@ -63,7 +63,7 @@ def _alternatives(command: Simple, expander: Expander) -> list[list[Arg]]:
 
 def _assign(walk: Walk, assignment: Assignment, expander: Expander) -> None:
     scope = expander.scope
-    expander.arithmetic(assignment.index)
+    expander.arithmetic(assignment.subscript)
     if assignment.array is not None:
         elements = tuple(
             argument.text for word in assignment.array for argument in expander.fields(word)[0]
@@ -72,7 +72,7 @@ def _assign(walk: Walk, assignment: Assignment, expander: Expander) -> None:
         scope.assign_array(assignment.name, before + elements)
         return
     values = expander.value(assignment.value)
-    if assignment.index:
+    if assignment.subscript:
         elements = (*scope.arrays.get(assignment.name, ()), *values)
         scope.assign_array(assignment.name, elements)
         return

@@ -109,7 +109,7 @@ def _tiers(path: Path) -> dict[str, Tier]:
         if line.strip():
             row = _row(line, f"{path}, line {number}")
             try:
-                tiers[_key(row.get("id"))] = Tier(row.get("tier"))
+                tiers[_key(row.get("id"))] = Tier(str(row.get("tier")))
             except ValueError as unknown:
                 raise UsageError(f"{path}, line {number} has no known tier.") from unknown
     return tiers

@@ -67,10 +67,14 @@ def _starts(root: Node, script: bytes) -> Iterator[int]:
         node = pending.pop()
         if node.type in _COMMANDS:
             yield from _name_start(node)
-        elif node.type == "test_command" and script.startswith(b"[", node.start_byte):
-            if not script.startswith(b"[[", node.start_byte):
-                yield node.start_byte
+        elif node.type == "test_command" and _is_bracket(script, node.start_byte):
+            yield node.start_byte
         pending.extend(node.named_children)
+
+
+def _is_bracket(script: bytes, at: int) -> bool:
+    """Tell whether the command ``[`` stands here, and not the keyword ``[[``."""
+    return script.startswith(b"[", at) and not script.startswith(b"[[", at)
 
 
 def _name_start(node: Node) -> Iterator[int]:

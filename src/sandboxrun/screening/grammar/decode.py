@@ -133,7 +133,7 @@ _PARTS: Final[dict[str, Callable[[Node], Part]]] = {
     "Lit": lambda node: Literal(node.get("Value", "")),
     "SglQuoted": _single,
     "DblQuoted": _double,
-    "ParamExp": lambda node: _parameter(node),
+    "ParamExp": lambda node: _parameter(node),  # noqa: PLW0108 - defined below
     "CmdSubst": lambda node: Substitution(_statements(node.get("Stmts"))),
     "ArithmExp": lambda node: Arithmetic(_arithmetic(node.get("X"))),
     "ProcSubst": _process,

@@ -96,7 +96,7 @@ def _compare_shortened(
         seen = canary_starts(b"".join(pieces))
     except CanaryStoppedError:
         return "limit.size"
-    expected = {moved(offset) for offset in tree_starts(statements)}
+    expected = frozenset(moved(offset) for offset in tree_starts(statements))
     return None if seen == expected else "parser.disagree"
 
 

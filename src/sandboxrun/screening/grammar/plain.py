@@ -163,9 +163,9 @@ class _Reader:
             raise _DeclinedError
         if words and _declined(words[0]):
             raise _DeclinedError
-        end = max(part.end for part in (*assignments, *words, *redirects))
+        ends = [a.end for a in assignments] + [w.end for w in words] + [r.end for r in redirects]
         simple = Simple(tuple(assignments), tuple(words))
-        return Statement(simple, tuple(redirects), False, start, end)
+        return Statement(simple, tuple(redirects), False, start, max(ends))
 
     def _redirect(self, match: re.Match[str]) -> Redirect:
         start = self._at

@@ -37,7 +37,7 @@ class Parameter(NamedTuple):
     """The operator's first word."""
     other: Word | None = None
     """The replacement, or a slice's length."""
-    index: tuple[Word, ...] = ()
+    subscript: tuple[Word, ...] = ()
     """Words of the subscript."""
 
 
@@ -86,7 +86,7 @@ class Assignment(NamedTuple):
     append: bool
     value: Word | None
     array: tuple[Word, ...] | None
-    index: tuple[Word, ...]
+    subscript: tuple[Word, ...]
     start: int
     end: int
 

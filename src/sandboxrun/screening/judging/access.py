@@ -9,15 +9,19 @@ from sandboxrun.screening.judging.paths import Place, matches, place_of, resolve
 from sandboxrun.screening.judging.secrets import SOCKETS, is_project_secret, is_secret
 from sandboxrun.screening.reading.scope import Scope
 
-_AUTHORITY: Final = tuple(
-    "/etc/" + name
-    for name in (
-        "passwd group shadow gshadow sudoers sudoers.d ld.so.preload ld.so.conf ld.so.conf.d"
-        " pam.d security cron.d cron.daily cron.hourly cron.weekly cron.monthly crontab init.d"
-        " rc.local systemd ssh polkit-1 doas.conf subuid subgid login.defs profile profile.d"
-        " bash.bashrc environment inittab"
-    ).split()
-) + ("/var/spool/cron", "/boot")
+_AUTHORITY: Final = (
+    *(
+        "/etc/" + name
+        for name in (
+            "passwd group shadow gshadow sudoers sudoers.d ld.so.preload ld.so.conf ld.so.conf.d"
+            " pam.d security cron.d cron.daily cron.hourly cron.weekly cron.monthly crontab init.d"
+            " rc.local systemd ssh polkit-1 doas.conf subuid subgid login.defs profile profile.d"
+            " bash.bashrc environment inittab"
+        ).split()
+    ),
+    "/var/spool/cron",
+    "/boot",
+)
 _KERNEL: Final = re.compile(r"/(?:proc|sys)(?:/|$)")
 _OWN: Final = re.compile(
     r"/proc/(?:self|thread-self)/(?:fd/[012]|comm|oom_score_adj|timerslack_ns)$"

@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.environment import environment_rule
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import contents, printf_text
 from sandboxrun.screening.judging.paths import resolve
+from sandboxrun.screening.judging.readers import READERS, judge_reader
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 
@@ -91,8 +93,6 @@ def _env(inv: Invocation) -> Verdict:
 
 
 def _environment(inv: Invocation, place: Arg, value: str) -> None:
-    from sandboxrun.screening.judging.environment import environment_rule
-
     environment_rule(inv.walk, place, value, inv.scope)
 
 
@@ -230,8 +230,6 @@ def _alias(inv: Invocation) -> Verdict:
 
 
 def _printf(inv: Invocation) -> Verdict:
-    from sandboxrun.screening.judging.readers import READERS, judge_reader
-
     texts = [arg.text for arg in inv.args]
     if texts[:1] == ["-v"] and len(texts) > 2:  # noqa: PLR2004 - name and format
         _subscripts(inv, inv.args[1:2])

@@ -134,7 +134,7 @@ def _path(inv: Invocation, code: Arg, string: str) -> None:
             continue
         if piece.startswith("~"):
             inv.walk.read(code._replace(text=marks.HOME_PATH + piece[1:]), inv.scope)
-        elif piece.startswith("/") or piece.startswith(".env"):
+        elif piece.startswith(("/", ".env")):
             inv.walk.read(code._replace(text=piece), inv.scope)
 
 

@@ -239,14 +239,21 @@ def _truncate(inv: Invocation) -> Verdict:
     return MUTATING
 
 
+def _rimraf(inv: Invocation) -> Verdict:
+    for operand in read_options(inv.args).operands:
+        for code in deletion_codes(operand.text, inv.scope, recursive=True):
+            inv.find(code, operand)
+    return Verdict(False, "")
+
+
 RULES: Final = {
     "rm": _remove,
     "unlink": _remove_one,
     "rmdir": _remove_one,
     "trash": _remove,
     "trash-put": _remove,
-    "rimraf": lambda inv: _rimraf(inv),
-    "del-cli": lambda inv: _rimraf(inv),
+    "rimraf": _rimraf,
+    "del-cli": _rimraf,
     "shred": _shred,
     "chmod": _chmod,
     "chown": _chown,
@@ -254,10 +261,3 @@ RULES: Final = {
     "mv": _move,
     "truncate": _truncate,
 }
-
-
-def _rimraf(inv: Invocation) -> Verdict:
-    for operand in read_options(inv.args).operands:
-        for code in deletion_codes(operand.text, inv.scope, recursive=True):
-            inv.find(code, operand)
-    return Verdict(False, "")

@@ -32,10 +32,9 @@ def judge_command(walk: Walk, args: tuple[Arg, ...], scope: Scope, stdin: str | 
     text = head.text
     if not marks.is_static(text):
         return _unresolved(walk, args, scope, stdin)
-    if not text.isascii():
-        if marks.HOME not in text:
-            walk.find("text.name", head)
-            return MUTATING
+    if not text.isascii() and marks.HOME not in text:
+        walk.find("text.name", head)
+        return MUTATING
     if "/" not in text:
         if text in scope.functions:
             return walk.call(text, args[1:], scope, stdin)

@@ -55,7 +55,7 @@ def environment_rule(walk: Judge, place: Arg, value: str, scope: Scope) -> None:
         _loads(walk, place, value, scope)
     elif name == "NODE_OPTIONS" and _NODE_LOADS.search(value):
         walk.find("env.code", place)
-    elif name.startswith("GIT_CONFIG_VALUE_") or name.startswith("BASH_FUNC_"):
+    elif name.startswith(("GIT_CONFIG_VALUE_", "BASH_FUNC_")):
         walk.find("env.code", place)
         walk.code(place._replace(text=value.removeprefix("!")), scope, None)
 

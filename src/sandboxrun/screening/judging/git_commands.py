@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
-from sandboxrun.screening.judging.git_settings import RUN_KEYS, read_history, runs_setting
+from sandboxrun.screening.judging.git_settings import (
+    RUN_KEYS,
+    first_operand,
+    read_history,
+    runs_setting,
+)
+from sandboxrun.screening.judging.git_tree import TREE_COMMANDS
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import Options, read_options
-from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 
 _READS: Final = Verdict(read_only=True)
@@ -104,13 +108,8 @@ def _tag(inv: Invocation) -> Verdict:
     return _READS if lists or not options.operands else MUTATING
 
 
-def _word(inv: Invocation) -> str:
-    """Return the sub-command's own sub-command, or an empty string."""
-    return next((arg.text for arg in inv.args if not arg.text.startswith("-")), "")
-
-
 def _stash(inv: Invocation) -> Verdict:
-    word = _word(inv)
+    word = first_operand(inv)
     if word in ("list", "show"):
         rest = inv.args[1:]
         return read_history("show", Invocation(inv.name, inv.head, rest, inv.trusted, inv.stdin,
@@ -121,7 +120,7 @@ def _stash(inv: Invocation) -> Verdict:
 
 
 def _reflog(inv: Invocation) -> Verdict:
-    word = _word(inv)
+    word = first_operand(inv)
     if word in ("expire", "delete", "drop"):
         inv.find("git.history")
         return MUTATING
@@ -129,7 +128,7 @@ def _reflog(inv: Invocation) -> Verdict:
 
 
 def _remote(inv: Invocation) -> Verdict:
-    word = _word(inv)
+    word = first_operand(inv)
     if word == "update" or (word == "show" and "-n" not in [a.text for a in inv.args]):
         if word == "show" and len(inv.args) == 1:
             return _READS
@@ -184,66 +183,6 @@ def _config_reads(options: Options, operands: list[Arg]) -> bool:
     return len(operands) == 1
 
 
-def _reset(inv: Invocation) -> Verdict:
-    texts = [arg.text for arg in inv.args]
-    if any(text in ("--hard", "--merge", "--keep") or text.startswith("--har") for text in texts):
-        inv.find("git.discard")
-    elif "--" not in texts:
-        operands = [t for t in texts if not t.startswith("-")]
-        if operands and re.search(r"HEAD[~^@]|^[0-9a-f]{7,40}$|^origin/|@\{", operands[0]):
-            inv.find("git.history")
-    return MUTATING
-
-
-def _clean(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "e", ("exclude",))
-    if options.has("n", "dry-run"):
-        return _READS
-    inv.find("git.discard")
-    return MUTATING
-
-
-def _checkout(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "bB", ("orphan", "conflict"))
-    texts = [arg.text for arg in inv.args]
-    creates = options.has("bBt", "orphan", "track")
-    operands = options.operands
-    paths = "--" in texts and texts[-1] != "--"
-    if (
-        options.has("fpm", "force", "patch", "ours", "theirs")
-        or paths
-        or (
-            not creates and (len(operands) > 1 or (operands and _looks_like_path(operands[0].text)))
-        )
-    ):
-        inv.find("git.discard")
-    return MUTATING
-
-
-def _looks_like_path(text: str) -> bool:
-    return (
-        text in (".", "..", ":/")
-        or text.startswith(("./", "../", "/"))
-        or text.endswith("/")
-        or marks.has_glob(text)
-        or re.search(r"\.(?!\d+$)[A-Za-z]\w{0,5}$", text) is not None
-    )
-
-
-def _restore(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "s", ("source",))
-    if not options.has("S", "staged") or options.has("W", "worktree"):
-        inv.find("git.discard")
-    return MUTATING
-
-
-def _switch(inv: Invocation) -> Verdict:
-    options = read_options(inv.args, "cC", ("create", "force-create", "orphan"))
-    if options.has("f", "force", "discard-changes"):
-        inv.find("git.discard")
-    return MUTATING
-
-
 def _commit(inv: Invocation) -> Verdict:
     options = read_options(
         inv.args, "mFCct", ("message", "file", "reuse-message", "author", "date", "template")
@@ -265,16 +204,6 @@ def _rebase(inv: Invocation) -> Verdict:
     return MUTATING
 
 
-def _remove(inv: Invocation) -> Verdict:
-    options = read_options(inv.args)
-    if not options.has("", "cached"):
-        if options.has("r") or any(marks.has_glob(arg.text) for arg in options.operands):
-            inv.find("delete.sources")
-        if options.has("f", "force"):
-            inv.find("git.discard")
-    return MUTATING
-
-
 def _gc(inv: Invocation) -> Verdict:
     if any(arg.text.startswith("--prune") for arg in inv.args):
         inv.find("git.history")
@@ -287,21 +216,8 @@ def _update_ref(inv: Invocation) -> Verdict:
     return MUTATING
 
 
-def _worktree(inv: Invocation) -> Verdict:
-    word = _word(inv)
-    if word == "list":
-        return _READS
-    if word == "remove":
-        inv.find("git.discard")
-    if word == "add":
-        operands = [a for a in inv.args if not a.text.startswith("-")][1:2]
-        for operand in operands:
-            inv.walk.write(operand, inv.scope)
-    return MUTATING
-
-
 def _submodule(inv: Invocation) -> Verdict:
-    word = _word(inv)
+    word = first_operand(inv)
     if word in ("", "status", "summary"):
         return _READS
     if word in ("update", "add", "sync"):
@@ -332,7 +248,7 @@ def _tool(inv: Invocation) -> Verdict:
 
 
 def _lfs(inv: Invocation) -> Verdict:
-    word = _word(inv)
+    word = first_operand(inv)
     if word in ("pull", "fetch", "push", "clone", "lock", "unlock", "locks"):
         inv.find("network.use")
     return Verdict(word in ("ls-files", "status", "env", "version"))
@@ -349,7 +265,7 @@ def _symbolic(inv: Invocation) -> Verdict:
 
 
 def _notes(inv: Invocation) -> Verdict:
-    return Verdict(_word(inv) in ("", "list", "show"))
+    return Verdict(first_operand(inv) in ("", "list", "show"))
 
 
 def _archive(inv: Invocation) -> Verdict:
@@ -383,23 +299,17 @@ def _init(inv: Invocation) -> Verdict:
 
 
 SUBCOMMANDS: Final[dict[str, Callable[[Invocation], Verdict]]] = {
+    **TREE_COMMANDS,
     "branch": _branch,
     "tag": _tag,
     "stash": _stash,
     "reflog": _reflog,
     "remote": _remote,
     "config": _config,
-    "reset": _reset,
-    "clean": _clean,
-    "checkout": _checkout,
-    "restore": _restore,
-    "switch": _switch,
     "commit": _commit,
     "rebase": _rebase,
-    "rm": _remove,
     "gc": _gc,
     "update-ref": _update_ref,
-    "worktree": _worktree,
     "submodule": _submodule,
     "bisect": _bisect,
     "difftool": _tool,

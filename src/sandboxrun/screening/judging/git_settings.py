@@ -30,6 +30,7 @@ def apply_setting(inv: Invocation, setting: Arg) -> bool:
 
 
 def runs_setting(inv: Invocation, place: Arg, value: str) -> bool:
+    """Report the program that a setting's value runs. True where the value is harmless."""
     if not value or is_harmless_command(value) or value in ("true", "false", "store", "cache"):
         return True
     inv.find("git.hook", place)
@@ -38,6 +39,7 @@ def runs_setting(inv: Invocation, place: Arg, value: str) -> bool:
 
 
 def read_history(name: str, inv: Invocation) -> Verdict:
+    """Judge a sub-command that only reads, but for some of its options."""
     read_only = True
     for arg in inv.args:
         text = arg.text
@@ -68,3 +70,8 @@ def read_history(name: str, inv: Invocation) -> Verdict:
             if not arg.text.startswith("-"):
                 inv.walk.read(arg, inv.scope)
     return Verdict(read_only)
+
+
+def first_operand(inv: Invocation) -> str:
+    """Return the sub-command's own sub-command, or an empty string."""
+    return next((arg.text for arg in inv.args if not arg.text.startswith("-")), "")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandboxrun.screening.judging.deletion import deletion_codes
+from sandboxrun.screening.judging.files import read_below
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import Options, read_options
 from sandboxrun.screening.judging.secrets import METADATA
@@ -210,8 +211,6 @@ def _copy_remote(inv: Invocation) -> Verdict:
     if remote or inv.name != "rsync":
         inv.find("network.use")
         inv.walk.note_network(inv.name)
-    from sandboxrun.screening.judging.files import read_below
-
     for source in options.operands[:-1]:
         inv.walk.read(source, inv.scope)
         read_below(inv, source)
@@ -299,6 +298,12 @@ def _hostname(inv: Invocation) -> Verdict:
     return Verdict(True, marks.OPAQUE + "\n")
 
 
+def _telnet(inv: Invocation) -> Verdict:
+    inv.find("network.use")
+    inv.walk.note_network(inv.name)
+    return Verdict(False, marks.UNKNOWN + marks.NETWORK)
+
+
 RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "curl": _curl,
     "curlie": _curl,
@@ -316,11 +321,5 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "ip": _ip,
     "ifconfig": _ifconfig,
     "hostname": _hostname,
-    "telnet": lambda inv: _telnet(inv),
+    "telnet": _telnet,
 }
-
-
-def _telnet(inv: Invocation) -> Verdict:
-    inv.find("network.use")
-    inv.walk.note_network(inv.name)
-    return Verdict(False, marks.UNKNOWN + marks.NETWORK)

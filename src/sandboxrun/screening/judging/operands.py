@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sandboxrun.screening.judging.access import read_codes
 from sandboxrun.screening.judging.invocation import Judge
 from sandboxrun.screening.reading.expand import Arg
@@ -13,7 +15,7 @@ def scan_operands(walk: Judge, args: tuple[Arg, ...], scope: Scope) -> None:
     for arg in args:
         for candidate in _paths_in(arg):
             for code in read_codes(candidate.text, scope):
-                if code.startswith("secret") or code.startswith("escape"):
+                if code.startswith(("secret", "escape")):
                     walk.read(candidate, scope)
                 elif code == "device.raw":
                     walk.find(code, candidate)
@@ -29,9 +31,8 @@ def _paths_in(arg: Arg) -> list[Arg]:
         _, hit, rest = text.partition(separator)
         if hit and rest:
             found.append(arg._replace(text=rest.lstrip("@")))
-    for piece in text.split(":") if ":" in text and "://" not in text else ():
-        if piece:
-            found.append(arg._replace(text=piece))
-    if text.startswith("-") and not text.startswith("--") and len(text) > 2:
+    if ":" in text and "://" not in text:
+        found.extend(arg._replace(text=piece) for piece in text.split(":"))
+    if re.match(r"-[^-].", text):
         found.append(arg._replace(text=text[2:].lstrip("=@")))
     return [a for a in found if a.text]

@@ -179,7 +179,7 @@ def _xxd(inv: Invocation) -> str:
     text = contents(inv, options.operands[:1])
     if not options.has("r"):
         return marks.UNKNOWN + marks.taint(text)
-    return _decoded(text, lambda data: binascii.unhexlify(data))
+    return _decoded(text, binascii.unhexlify)
 
 
 def _tr(inv: Invocation) -> str:
@@ -294,6 +294,14 @@ def _cut(inv: Invocation) -> str:
     )
 
 
+def _realpath(inv: Invocation) -> str:
+    operands = read_options(inv.args, "", ("relative-to", "relative-base")).operands
+    if not operands:
+        return marks.UNKNOWN
+    paths = resolve(operands[-1].text, inv.scope)
+    return (paths[0] if len(paths) == 1 else marks.UNKNOWN) + "\n"
+
+
 OUTPUTS: Final[dict[str, Callable[[Invocation], str]]] = {
     "echo": _echo,
     "printf": _printf,
@@ -321,8 +329,8 @@ OUTPUTS: Final[dict[str, Callable[[Invocation], str]]] = {
     "pwd": _pwd,
     "basename": _basename,
     "dirname": _dirname,
-    "realpath": lambda inv: _realpath(inv),
-    "readlink": lambda inv: _realpath(inv),
+    "realpath": _realpath,
+    "readlink": _realpath,
     "which": _which,
     "type": _which,
     "seq": _seq,
@@ -340,11 +348,3 @@ OUTPUTS: Final[dict[str, Callable[[Invocation], str]]] = {
     ),
     **dict.fromkeys(("zcat", "bzcat", "xzcat", "zstdcat", "lz4cat"), _decoder),
 }  # fmt: skip
-
-
-def _realpath(inv: Invocation) -> str:
-    operands = read_options(inv.args, "", ("relative-to", "relative-base")).operands
-    if not operands:
-        return marks.UNKNOWN
-    paths = resolve(operands[-1].text, inv.scope)
-    return (paths[0] if len(paths) == 1 else marks.UNKNOWN) + "\n"

@@ -253,7 +253,7 @@ def _go(inv: Invocation) -> Verdict:
             inv.script(inv.args[place + 1])
         elif word.startswith(("-toolexec=", "-exec=", "-vettool=")):
             inv.script(inv.args[place]._replace(text=word.partition("=")[2]))
-    reads = sub in ("version",) or (sub == "env" and "-w" not in rest and "-u" not in rest)
+    reads = sub == "version" or (sub == "env" and "-w" not in rest and "-u" not in rest)
     return Verdict(reads)
 
 

@@ -29,7 +29,7 @@ class Place(Enum):
     OUTSIDE = auto()
     """Any other place outside the workspace."""
     TEMPORARY = auto()
-    """/tmp itself."""
+    """The directory for temporary files itself."""
     IN_TEMPORARY = auto()
     WORKSPACE = auto()
     """The workspace's root."""

@@ -12,6 +12,7 @@ from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import OUTPUTS
 from sandboxrun.screening.reading import marks
+from sandboxrun.screening.reading.expand import Arg
 
 
 class Reader(NamedTuple):
@@ -220,11 +221,7 @@ def judge_reader(inv: Invocation, reader: Reader) -> Verdict:
     return Verdict(read_only, output(inv))
 
 
-def _operand(inv: Invocation, operand: object, reader: Reader) -> None:
-    from sandboxrun.screening.reading.expand import Arg
-
-    if not isinstance(operand, Arg):
-        return
+def _operand(inv: Invocation, operand: Arg, reader: Reader) -> None:
     if reader.names_only and marks.has_glob(operand.text):
         return
     if operand.text != "-":

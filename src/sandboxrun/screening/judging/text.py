@@ -130,7 +130,8 @@ def _sed_substitution(inv: Invocation, script: Arg, text: str, at: int) -> tuple
     if at + 1 >= len(text):
         return None
     separator = text[at + 1]
-    parts, place, start = [], at + 2, at + 2
+    parts: list[str] = []
+    place = start = at + 2
     while place < len(text) and len(parts) < 2:  # noqa: PLR2004 - pattern and replacement
         if text[place] == "\\":
             place += 2

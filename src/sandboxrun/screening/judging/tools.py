@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.code import scan_code
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.paths import resolve
+from sandboxrun.screening.judging.python import scan_python
 from sandboxrun.screening.judging.secrets import holds_secrets
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
@@ -162,8 +164,6 @@ def _debugger_command(inv: Invocation, command: Arg) -> None:
         inv.script(command._replace(text=match[1]))
     match = re.match(r"\s*(?:python|py|script|python-interactive)\s+(.*)", command.text, re.DOTALL)
     if match is not None:
-        from sandboxrun.screening.judging.python import scan_python
-
         scan_python(inv, command._replace(text=match[1]))
 
 
@@ -203,7 +203,7 @@ def _sql(inv: Invocation, source: Arg) -> None:
 
 
 def _client(inv: Invocation) -> Verdict:
-    """A client of a database server."""
+    """Judge a client of a database server."""
     inv.find("database.use")
     inv.walk.note_network(inv.name)
     for arg in inv.args:
@@ -227,8 +227,6 @@ def _expect(inv: Invocation) -> Verdict:
 
 
 def _emacs(inv: Invocation) -> Verdict:
-    from sandboxrun.screening.judging.code import scan_code
-
     for place, arg in enumerate(inv.args):
         if arg.text in ("--eval", "-eval", "--execute", "-f") and place + 1 < len(inv.args):
             scan_code(inv, inv.args[place + 1])

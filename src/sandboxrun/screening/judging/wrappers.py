@@ -219,7 +219,7 @@ def _inner(inv: Invocation, wrapper: Wrapper, options: Options) -> str:
         rest.pop(0)
     if rest and rest[0].text == "--":
         rest.pop(0)
-    if inv.name in ("nix",):
+    if inv.name == "nix":
         rest = _after_command_option(inv.args)
     if not rest:
         return marks.UNKNOWN

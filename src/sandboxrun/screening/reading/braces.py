@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from sandboxrun.screening.limits import FIELDS
@@ -47,7 +47,7 @@ _DEEPEST: Final = 60
 def _matching(text: str, start: int) -> tuple[int, list[int]]:
     """Return where the brace at ``start`` closes (-1: nowhere) and its own commas."""
     depth = 0
-    commas = []
+    commas: list[int] = []
     for at in range(start, len(text)):
         character = text[at]
         if character == BRACE:
@@ -64,7 +64,7 @@ def _matching(text: str, start: int) -> tuple[int, list[int]]:
 def _middles(inner: str, commas: list[int], depth: int) -> list[str] | None:
     if commas:
         cuts = [-1, *commas, len(inner)]
-        items = [inner[a + 1 : b] for a, b in zip(cuts, cuts[1:], strict=False)]
+        items = [inner[a + 1 : b] for a, b in pairwise(cuts)]
         return list(chain.from_iterable(_expand(item, depth + 1) for item in items))
     sequence = _SEQUENCE.fullmatch(inner)
     if sequence is None:

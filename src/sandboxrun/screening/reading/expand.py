@@ -143,12 +143,13 @@ class Expander:
             words = expand_braces(text)
         except TooManyFieldsError:
             words = [marks.SPLAT]
-        found = []
-        for piece in words:
-            for hard in piece.split(marks.BREAK):
-                for soft in hard.split(marks.SPLIT):
-                    if soft:
-                        found.append(Arg(soft.replace(marks.EMPTY, ""), word.start, word.end))
+        found = [
+            Arg(soft.replace(marks.EMPTY, ""), word.start, word.end)
+            for piece in words
+            for hard in piece.split(marks.BREAK)
+            for soft in hard.split(marks.SPLIT)
+            if soft
+        ]
         return found if len(found) <= FIELDS else [Arg(marks.SPLAT, word.start, word.end)]
 
     def value(self, word: Word | None) -> tuple[str, ...]:
@@ -239,7 +240,7 @@ _NAMES: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 def _many(part: Part) -> bool:
-    return isinstance(part, Parameter) and (part.name == "@" or bool(part.index))
+    return isinstance(part, Parameter) and (part.name == "@" or bool(part.subscript))
 
 
 def unsplit(text: str) -> str:

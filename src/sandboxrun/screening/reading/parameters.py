@@ -18,8 +18,8 @@ _CASES: Final = frozenset({"^", "^^", ",", ",,"})
 
 def parameter_values(part: Parameter, expander: Expander, word: Word, *, quoted: bool) -> list[str]:
     """Return the alternatives of ``part``, not yet split."""
-    if part.index:
-        expander.arithmetic(part.index)
+    if part.subscript:
+        expander.arithmetic(part.subscript)
     values = _values(part, expander, quoted=quoted)
     operator = part.operator
     if operator.startswith("!"):
@@ -46,7 +46,7 @@ def _values(part: Parameter, expander: Expander, *, quoted: bool) -> list[str]:
             return [unknown, *(marks.BREAK.join(elements) for elements in possible)]
         star = part.name == "*" or subscript == "*"
         return [(" " if star and quoted else marks.BREAK).join(elements)]
-    if part.index and part.name in scope.arrays:
+    if part.subscript and part.name in scope.arrays:
         elements = scope.arrays[part.name]
         if subscript is not None and subscript.isdigit():
             place = int(subscript)
@@ -56,8 +56,8 @@ def _values(part: Parameter, expander: Expander, *, quoted: bool) -> list[str]:
 
 
 def _subscript(part: Parameter) -> str | None:
-    if len(part.index) == 1 and len(part.index[0].parts) == 1:
-        only = part.index[0].parts[0]
+    if len(part.subscript) == 1 and len(part.subscript[0].parts) == 1:
+        only = part.subscript[0].parts[0]
         if isinstance(only, Literal):
             return only.text
     return None
@@ -96,7 +96,7 @@ def _default(part: Parameter, operator: str, values: list[str], expander: Expand
     if kind == "+":
         return [*(words if unknown or full else ()), *([""] if replaced else ())]
     if kind == "=" and replaced:
-        expander.scope.assign(part.name, tuple([*full, *unknown, *words]))
+        expander.scope.assign(part.name, (*full, *unknown, *words))
     return [*full, *unknown, *(words if replaced else ())]
 
 
