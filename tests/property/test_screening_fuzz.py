@@ -38,13 +38,11 @@ def _compare(executor: Executor, first: int, count: int) -> Counter[str]:
             counts["scripts"] += 1
             counts["executed"] += len(executed)
             counts[facts.tier.value] += 1
-            if executed - _seen(facts):
-                # Where the text could not be read, or names a program only at run time, there is
-                # a finding that says so; anywhere else a command went unseen.
-                doubtful = codes & {"unparsed", "limit.depth", "limit.time"}
-                counts["doubtful" if doubtful and facts.tier is not Tier.AUTO else "unseen"] += 1
-                if not doubtful:
-                    print(f"--- unseen {sorted(executed - _seen(facts))}\n{script}")  # noqa: T201
+            if unseen := executed - _seen(facts):
+                # Text that no parser accepts is read loosely, and a finding says so.
+                unread = codes & {"unparsed", "limit.depth", "limit.time"}
+                counts["unread" if unread and facts.tier is not Tier.AUTO else "unseen"] += 1
+                print(f"--- {sorted(codes)} {sorted(unseen)}\n{script}")  # noqa: T201
     return counts
 
 

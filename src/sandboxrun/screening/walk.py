@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.grammar.canary import canary_commands
 from sandboxrun.screening.grammar.gate import encoded
 from sandboxrun.screening.grammar.parse import Parsed, parse_script
 from sandboxrun.screening.grammar.plain import read_plain
@@ -72,6 +73,11 @@ class Walk:
         Bash runs the lines before a syntax error. What is found here only ever makes the
         verdict stricter.
         """
+        self._origin = Origin(self._origin.start, self._origin.end, exact=False)
+        for command in canary_commands(encoded(text)):
+            parsed = self._parse(command).statements if command != text else None
+            if parsed is not None and not self._late():
+                self.run(parsed, scope.copy(), stdin)
         lines = text.split("\n")
         if len(lines) > 2 * _LOOSE_LINES:
             lines = lines[:_LOOSE_LINES] + lines[-_LOOSE_LINES:]
@@ -79,7 +85,6 @@ class Walk:
             for piece in (line, *line.split(";")[:_LOOSE_LINES]):
                 parsed = read_plain(piece[:_LOOSE_CHARACTERS])
                 if parsed is not None and not self._late():
-                    self._origin = Origin(self._origin.start, self._origin.end, exact=False)
                     self.run(parsed, scope.copy(), stdin)
 
     def finish(self, scope: Scope) -> None:

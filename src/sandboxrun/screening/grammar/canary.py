@@ -61,6 +61,27 @@ def _parse_timed(parser: Parser, script: bytes) -> Node:
     return tree.root_node
 
 
+def canary_commands(script: bytes) -> list[str]:
+    """Return the text of what tree-sitter takes for commands, whatever its errors."""
+    try:
+        if script.count(b"|") > _MOST_PIPES or len(script) > STRUCTURE_BYTES:
+            return []
+        root = _parse_timed(Parser(_LANGUAGE), script)
+    except CanaryStoppedError:
+        return []
+    found: list[str] = []
+    pending = [root]
+    while pending and len(found) < _MOST_COMMANDS:
+        node = pending.pop()
+        if node.type in _COMMANDS and node.text is not None:
+            found.append(node.text.decode(errors="replace"))
+        pending.extend(node.named_children)
+    return found
+
+
+_MOST_COMMANDS: Final = 60
+
+
 def _starts(root: Node, script: bytes) -> Iterator[int]:
     pending = [root]
     while pending:

@@ -253,6 +253,8 @@ def _kill(inv: Invocation) -> Verdict:
         targets = targets[2:] if takes_value else targets[1:]
     if targets[:1] == ["--"]:
         targets = targets[1:]
+    if any(marks.OPAQUE * 2 in arg.text for arg in inv.args):
+        inv.find("service.control")
     if "-1" in targets or (len(inv.args) > 1 and "-1" in [a.text for a in inv.args[1:]]):
         inv.find("kill.all")
     elif "1" in targets:

@@ -206,7 +206,8 @@ def _move(inv: Invocation) -> Verdict:
     sources, target = split_target(options)
     for source in sources:
         inv.walk.read(source, inv.scope)
-        for code in deletion_codes(source.text, inv.scope, recursive=True):
+        codes = deletion_codes(source.text, inv.scope, recursive=True)
+        for code in () if marks.is_unresolved(source.text) else codes:
             if code in (
                 "delete.system",
                 "delete.home",

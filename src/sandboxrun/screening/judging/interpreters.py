@@ -71,7 +71,8 @@ _INTERPRETERS: Final[dict[str, Interpreter]] = {
 }
 
 
-def _interpret(inv: Invocation) -> Verdict:
+def judge_interpreter(inv: Invocation) -> Verdict:
+    """Judge an interpreter: the text it is given, or the file it runs."""
     kind = _INTERPRETERS.get(inv.name) or _INTERPRETERS["python3" if "py" in inv.name else "node"]
     args = list(inv.args)
     found = False
@@ -193,4 +194,6 @@ def _program(inv: Invocation, rest: list[Arg]) -> Verdict:
     return MUTATING
 
 
-RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = dict.fromkeys(_INTERPRETERS, _interpret)
+RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = dict.fromkeys(
+    _INTERPRETERS, judge_interpreter
+)

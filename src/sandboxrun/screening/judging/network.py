@@ -244,11 +244,13 @@ def _netcat(inv: Invocation) -> Verdict:
 
 
 def _shell_output(inv: Invocation) -> None:
-    if inv.stdin is not None and marks.NETWORK in inv.stdin and marks.DECODED in inv.stdin:
+    """Report a shell that takes orders from a stream and answers to the network."""
+    if inv.stdin is not None and marks.SHELL in inv.stdin:
         inv.find("shell.reverse")
 
 
 def _socat(inv: Invocation) -> Verdict:
+    _shell_output(inv)
     remote = False
     for arg in inv.args:
         kind, _, rest = arg.text.partition(":")
@@ -299,6 +301,7 @@ def _hostname(inv: Invocation) -> Verdict:
 
 
 def _telnet(inv: Invocation) -> Verdict:
+    _shell_output(inv)
     inv.find("network.use")
     inv.walk.note_network(inv.name)
     return Verdict(False, marks.UNKNOWN + marks.NETWORK)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sandboxrun.screening.judging.builtins import file_text
+from sandboxrun.screening.judging.interpreters import judge_interpreter
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.reading.expand import Arg
@@ -175,6 +176,10 @@ def _manager(inv: Invocation) -> Verdict:
         if inv.name in ("npm", "pnpm"):
             inv.script(script)
     operands = options.operands
+    if inv.name in ("bun", "deno") and not (
+        operands and operands[0].text in manager.asks | manager.publishes | {"create", "init"}
+    ):
+        return judge_interpreter(inv)
     if not operands:
         if manager.alone and not options.has("vh", "version", "help"):
             inv.find("network.install")

@@ -66,6 +66,7 @@ READERS: Final[dict[str, Reader]] = {
         " tsc-version systemd-detect-virt pathchk".split(),
         _TEXT,
     ),
+    "bat": Reader(long_never=("build", "clear"), never="-"),
     "man": Reader("PHB", ("pager", "html", "browser"), "PH", ("pager", "html"), text_only=True),
     "head": Reader("nc", ("lines", "bytes")),
     "tail": Reader("ncs", ("lines", "bytes", "pid", "sleep-interval")),

@@ -24,8 +24,8 @@ from sandboxrun.screening.judging import (
 from sandboxrun.screening.judging.invocation import Invocation, Verdict
 
 RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
-    **packages.RULES,
     **interpreters.RULES,
+    **packages.RULES,
     **tools.RULES,
     **system.RULES,
     **containers.RULES,

@@ -93,7 +93,10 @@ def _stdin(inv: Invocation, args: list[Arg], *, interactive: bool) -> Verdict:
         return MUTATING
     place = inv.whole._replace(text=inv.stdin)
     positional = tuple(arg.text for arg in args)
-    return inv.walk.code(place, inv.scope.copy(), None, positional)
+    verdict = inv.walk.code(place, inv.scope.copy(), None, positional)
+    if marks.is_unresolved(inv.stdin):
+        return verdict._replace(output=verdict.output + marks.SHELL)
+    return verdict
 
 
 def _multicall(inv: Invocation) -> Verdict:

@@ -98,7 +98,7 @@ WRAPPERS: Final[dict[str, Wrapper]] = {
     "watch": Wrapper("watch -n1 'sudo id'", "watch echo sudo", "nq", ("interval",), joined=True,
                      transparent=False),
     "script": Wrapper("script -qc 'sudo id' f", "script sudo", "cEIOBmtTo", ("command",),
-                      string=("c", "command"), transparent=False),
+                      string=("c", "command"), loose=True, transparent=False),
     "flock": Wrapper("flock /tmp/l sudo id", "flock sudo echo id", "wEF",
                      ("timeout", "conflict-exit-code"), operands=1, string=("c", "command"),
                      transparent=False),
@@ -185,7 +185,8 @@ def wrapper_of(inv: Invocation) -> Wrapper | None:
     wrapper = WRAPPERS.get(inv.name)
     if wrapper is None or not wrapper.words:
         return wrapper
-    first = next((arg.text for arg in inv.args if not arg.text.startswith("-")), "")
+    options = read_options(inv.args, wrapper.values, wrapper.long_values, stop=True)
+    first = options.operands[0].text if options.operands else ""
     return wrapper if first in wrapper.words else None
 
 

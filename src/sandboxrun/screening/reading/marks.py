@@ -38,10 +38,15 @@ PROCESS: Final = "\ue100"
 """The first of the numbers that stand for process substitutions."""
 PROCESS_END: Final = "\uf000"
 
+SHELL: Final = "\ue011"
+"""What a shell prints that takes its orders from a stream."""
+
 HOME_PATH: Final = "/" + HOME
 GLOBS: Final = STAR + ONE + OPEN + CLOSE
 _UNRESOLVED: Final = re.compile(f"[{UNKNOWN}{SPLAT}{NETWORK}{DECODED}]")
-_DYNAMIC: Final = re.compile(f"[{UNKNOWN}{SPLAT}{NETWORK}{DECODED}{OPAQUE}{GLOBS}\ue100-\uf8ff]")
+_DYNAMIC: Final = re.compile(
+    f"[{UNKNOWN}{SPLAT}{NETWORK}{DECODED}{SHELL}{OPAQUE}{GLOBS}\ue100-\uf8ff]"
+)
 _GLOB: Final = re.compile(f"[{GLOBS}]")
 _ANY: Final = re.compile("[\ue000-\uf8ff]")
 _TO_GLOB: Final = str.maketrans(
@@ -90,4 +95,4 @@ def shown(text: str) -> str | None:
 def taint(*texts: str | None) -> str:
     """Return the marks of where text comes from that any of ``texts`` carries."""
     joined = "".join(text for text in texts if text)
-    return (NETWORK if NETWORK in joined else "") + (DECODED if DECODED in joined else "")
+    return "".join(mark for mark in (NETWORK, DECODED, SHELL) if mark in joined)
