@@ -18,7 +18,7 @@ def main() -> None:
     groups = {name: [row.command for row in rows(name)] for name in NAMES}
     if len(sys.argv) > 1:
         groups = {
-            path: [json.loads(line)["command"] for line in Path(path).open(encoding="utf-8")]
+            path: [json.loads(line)["command"] for line in Path(path).read_text().splitlines()]
             for path in sys.argv[1:]
         }
     screen("true")

@@ -105,7 +105,8 @@ def _name_start(node: Node) -> Iterator[int]:
         yield node.start_byte
     elif name.text in _TIMERS:
         arguments = [a for a in node.children_by_field_name("argument") if a.text != b"-p"]
-        yield arguments[0].start_byte if arguments else name.start_byte
+        if arguments:
+            yield arguments[0].start_byte
     elif name.text != b"let":
         yield name.start_byte
 

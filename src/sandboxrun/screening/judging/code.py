@@ -43,7 +43,7 @@ _SHELL_STRING: Final = re.compile(r"(?:^|/)(?:ba|da|z|k|c|a)?sh\b|cmd\.exe|power
 _NETWORK: Final = re.compile(
     r"\brequests\.|urllib|urlopen|urlretrieve|http\.client|httpx\.|aiohttp|\bfetch\s*\(|XMLHttpRequest"
     r"|\baxios\b|require\([\"']https?[\"']\)|LWP|HTTP::Tiny|Net::HTTP|open-uri|file_get_contents\(\s*[\"']http"
-    r"|curl_init|socket\.|smtplib|ftplib|paramiko|boto3|URI\.open|getprint|TCPSocket|telnetlib|websocket"
+    r"|curl_init|\.connect\s*\(\s*\(|create_connection|smtplib|ftplib|paramiko|boto3|URI\.open|getprint|TCPSocket|telnetlib|websocket"
 )
 _LOOPBACK: Final = re.compile(r"https?://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)")
 _DECODES: Final = re.compile(
@@ -114,18 +114,32 @@ def _without_strings(text: str) -> str:
     return _STRINGS.sub(lambda m: '""' if m[0][0] in "\"'" else m[0], text)
 
 
-_HOME_JOIN: Final = re.compile(
-    r"(?:process\.env\.HOME|process\.env\[.HOME.\]|os\.homedir\(\)|ENV\[.HOME.\]|\$ENV\{HOME\}|\$HOME"
-    r"|Dir\.home|os\.environ\[.HOME.\]|getenv\(.HOME.\)|os\.getenv\(.HOME.\)|Path\.home\(\))"
-    r"\s*[.+,/]*\s*[\"'`]?/?([\w./-]+)"
-)
-_TEMPLATE_HOME: Final = re.compile(r"\$\{(?:process\.env\.HOME|os\.homedir\(\))\}(/[\w./-]+)")
+_HOME_NAMES: Final = re.compile(r"\bHOME\b|homedir|expanduser|Path\.home|Dir\.home|USERPROFILE|~/")
+_DOT_PATH: Final = re.compile(r"[/\"'`}]\s*(\.[a-z][\w.-]*(?:/[\w.*-]+)*)")
 
 
 def _bare_paths(text: str) -> list[str]:
-    found = ["~/" + match[1].lstrip("/") for match in _HOME_JOIN.finditer(text)]
-    found += ["~" + match[1] for match in _TEMPLATE_HOME.finditer(text)]
-    return found
+    """Return paths below home that the text puts together from its name and a dotted rest."""
+    if not _HOME_NAMES.search(text):
+        return []
+    return ["~/" + match[1] for match in _DOT_PATH.finditer(text)]
+
+
+_PRINTS: Final = re.compile(
+    r"\s*(?:print|puts|echo|console\.log|process\.stdout\.write|say|io\.write)\s*\(?\s*"
+    r"(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')\s*\)?\s*;?\s*"
+)
+
+
+def printed_text(args: tuple[Arg, ...]) -> str:
+    """Return what a one-liner prints, where it is one constant; a decoder's output is marked."""
+    for arg in args:
+        match = _PRINTS.fullmatch(arg.text)
+        if match is not None:
+            return (match[1] or match[2] or "") + "\n"
+        if _DECODES.search(arg.text) or re.search(r"\bpack\s*\(", arg.text):
+            return marks.UNKNOWN + marks.DECODED
+    return marks.UNKNOWN
 
 
 def _path(inv: Invocation, code: Arg, string: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from sandboxrun.screening.judging.builtins import file_text
-from sandboxrun.screening.judging.code import scan_code
+from sandboxrun.screening.judging.code import printed_text, scan_code
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.python import scan_python
 from sandboxrun.screening.reading import marks
@@ -96,7 +96,7 @@ def judge_interpreter(inv: Invocation) -> Verdict:
     if found:
         for arg in rest:
             inv.walk.read(arg, inv.scope)
-        return Verdict(False, marks.UNKNOWN + marks.taint(inv.stdin))
+        return Verdict(False, printed_text(inv.args) + marks.taint(inv.stdin))
     return _program(inv, rest)
 
 

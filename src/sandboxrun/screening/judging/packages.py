@@ -299,7 +299,10 @@ def _recipe(inv: Invocation, place: Arg, text: str) -> None:
 
 def _builder(inv: Invocation) -> Verdict:
     words = [arg.text for arg in inv.args]
-    if "--install" in words or (words[:1] == ["install"] and inv.name in ("ninja", "meson")):
+    prefix = read_options(inv.args, "", ("prefix", "install")).value("", "prefix")
+    if prefix is not None:
+        inv.walk.write(prefix, inv.scope)
+    elif "--install" in words or (words[:1] == ["install"] and inv.name in ("ninja", "meson")):
         inv.find("outside.write")
     return MUTATING
 

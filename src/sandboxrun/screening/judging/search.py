@@ -32,6 +32,8 @@ def _find(inv: Invocation) -> Verdict:
         roots.append(args.pop(0))
     roots = roots or [inv.head._replace(text=".")]
     read_only = not any(root.text.startswith(marks.SPLAT) for root in roots)
+    for root in roots:
+        inv.walk.read(root, inv.scope)
     at = 0
     while at < len(args):
         test = args[at].text
