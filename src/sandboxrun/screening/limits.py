@@ -1,0 +1,36 @@
+"""Bounds of one screening. A bound that is hit never lowers a tier."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMAND_BYTES: Final = 4 * 1024 * 1024
+"""Longest command looked at; a longer one is a finding."""
+STRUCTURE_BYTES: Final = 64 * 1024
+"""Bytes outside constant text that the parsers are given."""
+PARSER_SECONDS: Final = 0.2
+"""Time for one call of the slow parser; it is killed at the end of it."""
+CANARY_SECONDS: Final = 0.06
+"""Time for one call of the second parser on a longer script."""
+PARSER_OUTPUT_BYTES: Final = 6 * 1024 * 1024
+"""Largest tree accepted from the slow parser."""
+SCREEN_SECONDS: Final = 0.25
+"""Time for one screening. What is left unread then is a finding."""
+TREE_NODES: Final = 60_000
+"""Nodes of one tree."""
+NESTING: Final = 50
+"""Depth of brackets in one script."""
+CODE_DEPTH: Final = 12
+"""Depth of scripts within scripts (`bash -c`, `eval`, traps)."""
+CALL_DEPTH: Final = 12
+"""Depth of function calls followed."""
+COMMANDS: Final = 2_000
+"""Simple commands judged in one screening."""
+ALTERNATIVES: Final = 16
+"""Values followed for one variable or word."""
+FIELDS: Final = 512
+"""Fields followed for one word."""
+VALUE_CHARACTERS: Final = 64 * 1024
+"""Longest value followed; a longer one becomes unknown."""
+PLAIN_CHARACTERS: Final = 16 * 1024
+"""Longest command that the fast path reads."""

@@ -1,0 +1,1 @@
+"""Words to values: what a shell word can become when it is expanded."""

@@ -1,0 +1,82 @@
+"""The entry: a command in, facts out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.facts import Facts
+from sandboxrun.screening.grammar.gate import PRIVATE, encoded, text_codes
+from sandboxrun.screening.grammar.shfmt import parser_path
+from sandboxrun.screening.limits import COMMAND_BYTES, SCREEN_SECONDS
+from sandboxrun.screening.reading.expand import Arg
+from sandboxrun.screening.reading.scope import Origin, Scope
+from sandboxrun.screening.walk import Walk
+
+
+def screen(command: str | bytes) -> Facts:
+    """Return the facts of a shell command, without running anything of it.
+
+    Blocks for at most about `SCREEN_SECONDS`; a plain command takes a fraction of a millisecond,
+    one that needs the parser process some milliseconds. Call it from a worker thread where an
+    event loop must not wait. Raises `InstallError` when the parser is not installed.
+    """
+    raw = command.encode("utf-8", "surrogatepass") if isinstance(command, str) else command
+    collector = Collector()
+    if len(raw) > COMMAND_BYTES:
+        collector.find("limit.size", 0, len(raw))
+        collector.read_only = False
+        return collector.facts()
+    text = raw.decode("utf-8", "surrogateescape")
+    for code, start, end in text_codes(text):
+        before = len(encoded(text[:start]))
+        collector.find(code, before, before + len(encoded(text[start:end])))
+        collector.read_only = False
+    if not text.isascii():
+        # Three bytes for three: the spans of what follows stay where they are.
+        text = PRIVATE.sub("\ufffd", text)
+    walk = _walk(collector, raw)
+    scope = Scope(positional=None)
+    try:
+        walk.script(text, scope, Origin(0, len(raw), exact=True), None)
+        walk.finish(scope)
+    except RecursionError:
+        # Every known way here is bounded; what is not known must not pass for harmless.
+        collector.find("limit.depth", 0, len(raw))
+        collector.read_only = False
+    return collector.facts()
+
+
+def screen_argv(argv: Sequence[str]) -> Facts:
+    """Return the facts of a command that runs without a shell: one simple command.
+
+    Spans count in the bytes of the arguments joined with single blanks.
+    """
+    collector = Collector()
+    args = []
+    at = 0
+    for argument in argv:
+        length = len(argument.encode("utf-8", "surrogatepass"))
+        for code, _, _ in text_codes(argument):
+            collector.find(code, at, at + length)
+        clean = argument.encode("utf-8", "replace").decode()
+        args.append(Arg(PRIVATE.sub("\ufffd", clean), at, at + length))
+        at += length + 1
+    walk = _walk(collector, " ".join(argv).encode("utf-8", "surrogatepass"))
+    scope = Scope()
+    if args:
+        walk.judge(tuple(args), scope, None)
+    walk.finish(scope)
+    return collector.facts()
+
+
+def _walk(collector: Collector, source: bytes) -> Walk:
+    return Walk(collector, source, _parser(), time.monotonic() + SCREEN_SECONDS)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Path:
+    return parser_path()
