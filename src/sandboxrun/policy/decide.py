@@ -12,7 +12,7 @@ from sandboxrun.policy.decision import Decision, Objection, Obligations, Source,
 from sandboxrun.policy.document import Action, Document
 from sandboxrun.policy.grants import CommandText, Grant, covering_grant
 from sandboxrun.policy.level import objections_of
-from sandboxrun.policy.reasons import reason_of
+from sandboxrun.policy.reasons import advice_on, reason_of
 from sandboxrun.policy.requested import Requested
 from sandboxrun.screening.facts import Effect, Facts, Tier
 
@@ -68,6 +68,7 @@ def decide(
         effect=_effect(case),
         rule=_rule(verdict, against, grant, host_policy),
         reason=reason_of(verdict, against, case.command, case.facts, authority),
+        advice=advice_on(against, case.command, case.facts),
         objections=tuple(against),
         findings=case.facts.findings,
         obligations=_obligations(case.requested, levels, bounds),

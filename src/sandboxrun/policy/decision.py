@@ -93,6 +93,8 @@ class Decision(_Frozen):
     """Who decided, as ``source:rule``."""
     reason: str
     """A sentence a model can act on."""
+    advice: str
+    """Which narrower call would pass, as far as that can be said; may be empty."""
     objections: tuple[Objection, ...]
     """Everything against it, the deciding one first; what a grant lifted is not among them."""
     findings: tuple[Finding, ...]

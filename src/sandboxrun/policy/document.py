@@ -14,6 +14,8 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -156,12 +158,12 @@ class Ranges(_Strict):
     output_mib: Range | None = None
     """Bytes of output kept, in MiB."""
 
-    @model_validator(mode="after")
-    def _can_be_enforced(self) -> Self:
-        for name, found in self:
-            if found is not None:
-                _check_range(name, found)
-        return self
+    @field_validator("*")
+    @classmethod
+    def _can_be_enforced(cls, found: Range | None, info: ValidationInfo) -> Range | None:
+        if found is not None and info.field_name is not None:
+            _check_range(info.field_name, found)
+        return found
 
 
 def _check_range(name: str, found: Range) -> None:
@@ -173,9 +175,9 @@ def _check_range(name: str, found: Range) -> None:
         else:
             possible = _fits(name, value)
         if not possible:
-            raise ValueError(f"{name} = {value:g} is not a limit that can be enforced")
+            raise ValueError(f"{value:g} is not a limit that can be enforced")
         if name not in ("timeout_seconds", "cpus") and value != int(value):
-            raise ValueError(f"{name} = {value:g} must be a whole number")
+            raise ValueError(f"{value:g} is not a whole number")
 
 
 def _fits(name: str, value: float) -> bool:

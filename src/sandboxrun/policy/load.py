@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -16,6 +17,7 @@ from sandboxrun.policy.document import Document
 from sandboxrun.policy.examples import ScreenCommand, check_rule_examples
 from sandboxrun.policy.positions import position_of
 
+_ENUM_MEMBER: Final = re.compile(r"<\w+\.\w+: ('[^']*')>")
 MAX_BYTES: Final = 1 << 20
 SHIPPED: Final = ("default", "strict", "ci", "rollout")
 """Policies that are part of the package and can be named instead of a file."""
@@ -83,7 +85,7 @@ def _finding(text: str, source: str, invalid: ValidationError) -> str:
     path = tuple(first["loc"])
     where = position_of(text, path)
     name = ".".join(str(part) for part in path)
-    said = first["msg"].removeprefix("Value error, ").rstrip(".")
+    said = _ENUM_MEMBER.sub(r"\1", first["msg"]).removeprefix("Value error, ").rstrip(".")
     match first["type"]:
         case "extra_forbidden":
             said = f"there is no key {path[-1]!r} here"

@@ -56,7 +56,7 @@ def reason_of(
         case Verdict.AUTO:
             return "It may run."
         case Verdict.ASK:
-            return f"A person must say yes first. {_told(against, command)}"
+            return f"A person must say yes first. {told(against, command)}"
         case Verdict.CONSENT_REQUIRED:
             named = "this workspace" if authority.workspace is None else repr(authority.workspace)
             return (
@@ -64,9 +64,7 @@ def reason_of(
                 "since. `sandboxrun consent show` lists them and `consent give` accepts them."
             )
         case Verdict.REFUSED:
-            return (
-                f"Refused. {_told(against, command)} {_narrower(against, command, facts)}".strip()
-            )
+            return f"Refused. {told(against, command)} {advice_on(against, command, facts)}".strip()
         case _:
             assert_never(verdict)
 
@@ -95,20 +93,22 @@ def excerpt(data: bytes) -> str:
     return shown if len(shown) <= _SHOWN_BYTES else shown[: _SHOWN_BYTES - 1] + "…"
 
 
-def _told(against: Sequence[Objection], command: CommandText) -> str:
+def told(against: Sequence[Objection], command: CommandText) -> str:
+    """Return what stands in the way, the first few of it, with the places in the command."""
     source = command.source()
-    told: list[str] = []
+    parts: list[str] = []
     for objection in _firsts(against):
         places = [source[start:end] for start, end in objection.spans]
         where = " and ".join(f"`{excerpt(place)}`" for place in places[:_SHOWN_PARTS] if place)
-        told.append(f"{where}: {objection.reason}" if where else objection.reason)
-    left = len({each.reason for each in against}) - len(told)
+        parts.append(f"{where}: {objection.reason}" if where else objection.reason)
+    left = len({each.reason for each in against}) - len(parts)
     more = f" {left} more objections." if left > 0 else ""
-    return " ".join(told) + more
+    return " ".join(parts) + more
 
 
-def _narrower(against: Sequence[Objection], command: CommandText, facts: Facts) -> str:
-    denials = [each for each in against if each.action is Action.DENY]
+def advice_on(against: Sequence[Objection], command: CommandText, facts: Facts) -> str:
+    """Return which narrower call would pass in place of what is objected to; may be empty."""
+    denials = [each for each in against if each.action is Action.DENY] or against
     advice = list(dict.fromkeys(filter(None, (narrower_call(each) for each in denials))))
     rest = _unobjected(against, command, facts)
     if rest:
