@@ -35,6 +35,8 @@ codes = st.sampled_from(["delete.sources", "network.use", "privilege.raise", "gi
 code_patterns = st.sampled_from(["delete.*", "network.use", "*", "odd", "git.*"])
 paths = st.sampled_from(["out", "/etc/passwd", "src/…", "…", "a/b"])
 names = st.sampled_from(["LANG", "PATH", "FOO", "LC_ALL"])
+mostly_open = st.sampled_from([Tier.AUTO] * 8 + [Tier.ASK] * 8 + [Tier.NEVER])
+"""Refusals are easy to come by; what is interesting is what almost passes."""
 spans = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 
@@ -42,7 +44,7 @@ spans = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 def findings(draw: st.DrawFn) -> Finding:
     start, end = draw(spans)
     return Finding(
-        code=draw(codes), reason="Because.", tier=draw(st.sampled_from(Tier)), start=start, end=end
+        code=draw(codes), reason="Because.", tier=draw(mostly_open), start=start, end=end
     )
 
 
@@ -56,15 +58,17 @@ def commands(draw: st.DrawFn) -> ScreenedCommand:
 
 facts_of_any_kind = st.builds(
     Facts,
-    tier=st.sampled_from(Tier),
+    tier=mostly_open,
     effect=st.sampled_from(Effect),
     commands=st.lists(commands(), max_size=3).map(tuple),
-    findings=st.lists(findings(), max_size=3).map(tuple),
+    findings=st.lists(findings(), max_size=2).map(tuple),
     writes=st.lists(paths, max_size=2).map(tuple),
     reads=st.lists(paths, max_size=2).map(tuple),
     network=st.lists(words, max_size=1).map(tuple),
     redirections=st.lists(
-        st.builds(Redirection, operator=st.just(">"), target=paths, start=st.just(0), end=st.just(1)),
+        st.builds(
+            Redirection, operator=st.just(">"), target=paths, start=st.just(0), end=st.just(1)
+        ),
         max_size=1,
     ).map(tuple),
 )
@@ -86,15 +90,18 @@ whens = st.fixed_dictionaries(
         "form": st.none() | st.sampled_from(["shell", "argv"]),
     }
 ).map(
-    lambda given: When.model_validate(given)
-    if any(value is not None for value in given.values())
-    else When(any=True)
+    lambda given: (
+        When.model_validate(given)
+        if any(value is not None for value in given.values())
+        else When(any=True)
+    )
 )
 
 
 @st.composite
 def rules(draw: st.DrawFn, action: Action | None = None) -> Rule:
-    chosen = draw(st.sampled_from(Action)) if action is None else action
+    usual = st.sampled_from([Action.ALLOW] * 4 + [Action.ASK] * 3 + [Action.DENY])
+    chosen = draw(usual) if action is None else action
     lifts = draw(st.lists(code_patterns, max_size=2)) if chosen is Action.ALLOW else []
     number = draw(st.integers(0, 10**9))
     return rule(f"rule-{number}", chosen, draw(whens), lifts=tuple(lifts))
@@ -112,18 +119,20 @@ limits = st.builds(
     pids=st.none() | ranges(),
     timeout_seconds=st.none() | ranges(),
 )
-allow_lists = st.none() | st.lists(st.sampled_from(["*", "LANG", "FOO", "image"]), max_size=2).map(
-    lambda allow: {"allow": tuple(allow)}
+allow_lists = st.sampled_from(
+    [*[{"allow": ("*", "*")}] * 8, None, {"allow": ("image", "LANG", "FOO", "PATH")}]
 )
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    drawn = draw(st.lists(rules(), max_size=4, unique_by=lambda each: each.id))
+    drawn = draw(st.lists(rules(), max_size=3, unique_by=lambda each: each.id))
+    if draw(st.sampled_from([True] * 7 + [False])):
+        drawn.append(rule("last", Action.ALLOW, When(any=True)))
     return document(
         *drawn,
-        screening_asks=draw(st.sampled_from(Action)),
-        asks=draw(st.sampled_from([Action.ASK, Action.DENY])),
+        screening_asks=draw(st.sampled_from([Action.ALLOW] * 3 + [Action.ASK] * 7 + [Action.DENY])),
+        asks=draw(st.sampled_from([Action.ASK] * 9 + [Action.DENY])),
         read_only=draw(st.booleans()),
         limits=draw(limits),
         env=draw(allow_lists),
@@ -146,36 +155,36 @@ def cases(draw: st.DrawFn) -> Case:
             image=draw(st.sampled_from(["image", "other"])),
             limits=draw(st.dictionaries(wanted, st.integers(64, 8192).map(float), max_size=3)),
             expand=draw(st.frozensets(wanted, max_size=2)),
-            runtime=draw(st.none() | st.sampled_from(["runsc", "runc"])),
-            network=draw(st.sampled_from([False, False, True])),
-            env_names=tuple(draw(st.lists(names, max_size=2, unique=True))),
-            inputs=tuple(draw(st.lists(st.sampled_from(["/data/a", "/database"]), max_size=1))),
+            runtime=draw(st.sampled_from([None] * 6 + ["runsc", "runc"])),
+            network=draw(st.sampled_from([False] * 12 + [True])),
+            env_names=tuple(draw(st.lists(names, max_size=1))),
+            inputs=draw(st.sampled_from([()] * 8 + [("/data/a",), ("/database",)])),
             read_only=draw(st.booleans()),
-            stdin=draw(st.booleans()),
+            stdin=draw(st.sampled_from([False] * 4 + [True])),
         ),
     )
 
 
 @st.composite
-def grants_for(draw: st.DrawFn, case: Case) -> list[Grant]:
+def grants_for(
+    draw: st.DrawFn, case: Case, host: Document, workspace: Document | None
+) -> list[Grant]:
     """Return grants, many of which really cover the case."""
-    keys = [f"{source}:{code}" for source in Source for code in ("odd", "network.use")]
-    keys += [f"{Source.SCREENING}:{finding.code}" for finding in case.facts.findings]
-    found = []
-    for number in range(draw(st.integers(0, 3))):
-        found.append(
-            Grant(
-                grant_id=f"grant-{number}",
-                principal=draw(st.sampled_from([ANN, ANN, "bob"])),
-                workspace="demo",
-                pattern=Pattern(
-                    kind="exact", form=case.command.form, digest=case.command.digest(), shown="x"
-                ),
-                lifts=draw(st.frozensets(st.sampled_from(keys), min_size=1)),
-                env_names=case.requested.env_names,
-            )
+    asked = decided(case, host, workspace, []).objections
+    keys = [f"{Source.SCREENING}:{finding.code}" for finding in case.facts.findings]
+    keys += [f"{Source.SCREENING}:unexplained", *(each.key for each in asked)]
+    pattern = Pattern(kind="exact", form=case.command.form, digest=case.command.digest(), shown="x")
+    return [
+        Grant(
+            grant_id=f"grant-{number}",
+            principal=draw(st.sampled_from([ANN, ANN, ANN, "bob"])),
+            workspace="demo",
+            pattern=pattern,
+            lifts=draw(st.sampled_from([*[frozenset(keys)] * 3, frozenset(keys[:1])])),
+            env_names=case.requested.env_names,
         )
-    return found
+        for number in range(draw(st.integers(1, 2)))
+    ]
 
 
 def decided(
@@ -196,12 +205,12 @@ def not_milder(after: Decision, before: Decision) -> None:
         assert after.obligations.limits.memory_bytes <= before.obligations.limits.memory_bytes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_decision_always_comes_and_the_never_list_always_holds(data: st.DataObject) -> None:
     case = data.draw(cases())
     host, workspace = data.draw(documents()), data.draw(st.none() | documents())
-    grants = data.draw(grants_for(case))
+    grants = data.draw(grants_for(case, host, workspace))
     decision = decided(case, host, workspace, grants)
     assert decision.reason
     assert explain(decision, case.command, case.facts, policies=("p",))
@@ -216,12 +225,12 @@ def test_a_decision_always_comes_and_the_never_list_always_holds(data: st.DataOb
         assert case.facts.effect is Effect.READ_ONLY
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_adding_a_deny_rule_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
     host, workspace = data.draw(documents()), data.draw(documents())
-    grants = data.draw(grants_for(case))
+    grants = data.draw(grants_for(case, host, workspace))
     before = decided(case, host, workspace, grants)
     at_host = data.draw(st.booleans())
     changed = host if at_host else workspace
@@ -234,12 +243,12 @@ def test_adding_a_deny_rule_never_permits_more(data: st.DataObject) -> None:
     not_milder(after, before)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_removing_a_grant_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
     host, workspace = data.draw(documents()), data.draw(st.none() | documents())
-    grants = data.draw(grants_for(case))
+    grants = data.draw(grants_for(case, host, workspace))
     before = decided(case, host, workspace, grants)
     kept = [grant for grant in grants if data.draw(st.booleans())]
     not_milder(decided(case, host, workspace, kept), before)
@@ -315,12 +324,12 @@ _WAYS = {
 }
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_narrowing_either_level_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
     host, workspace = data.draw(documents()), data.draw(documents())
-    grants = data.draw(grants_for(case))
+    grants = data.draw(grants_for(case, host, workspace))
     before = decided(case, host, workspace, grants)
     narrow = st.composite(narrowed)
     at_host = data.draw(st.booleans())
@@ -331,16 +340,16 @@ def test_narrowing_either_level_never_permits_more(data: st.DataObject) -> None:
     not_milder(after, before)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_workspace_policy_never_widens_the_hosts(data: st.DataObject) -> None:
     case = data.draw(cases())
     host, workspace = data.draw(documents()), data.draw(documents())
-    grants = data.draw(grants_for(case))
+    grants = data.draw(grants_for(case, host, workspace))
     not_milder(decided(case, host, workspace, grants), decided(case, host, None, grants))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_nothing_exceeds_a_maximum_without_an_ask(data: st.DataObject) -> None:
     case = data.draw(cases())

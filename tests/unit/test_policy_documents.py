@@ -120,13 +120,15 @@ def load(tmp_path: Path, text: str) -> None:
 
 def test_examples_are_checked_when_a_policy_is_loaded(tmp_path: Path) -> None:
     load(tmp_path, HEAD + RULE)
-    with pytest.raises(PolicyError, match="'pushing' .* does not match its example 'git pull'"):
+    with pytest.raises(PolicyError, match=r"'pushing' .* does not match its example 'git pull'"):
         load(tmp_path, HEAD + RULE.replace('["git push"]', '["git pull"]'))
-    with pytest.raises(PolicyError, match="'pushing' .* matches 'ls; git push x'"):
+    with pytest.raises(PolicyError, match=r"'pushing' .* matches 'ls; git push x'"):
         load(tmp_path, HEAD + RULE.replace('["git status"]', '["ls; git push x"]'))
 
 
-def test_a_policy_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine").write_text(HEAD, encoding="utf-8")
     with pytest.raises(PolicyError, match="no policy 'mine'") as caught:
@@ -161,8 +163,10 @@ def test_a_position_is_found_through_every_kind_of_table() -> None:
 def test_texts_for_people_do_not_change_a_digest() -> None:
     base = document()
     assert base.digest() == document(description="Other words.").digest()
-    assert base.digest() == document(rule("everything", Action.ALLOW, When(any=True), reason="R."))\
-        .digest()
+    assert (
+        base.digest()
+        == document(rule("everything", Action.ALLOW, When(any=True), reason="R.")).digest()
+    )
     changed = [
         document(asks="deny"),
         document(screening_asks="deny"),

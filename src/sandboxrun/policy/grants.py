@@ -67,7 +67,7 @@ class Pattern(BaseModel):
         if self.kind == "exact":
             return self.digest == command.digest() and self.cwd == command.cwd
         words = _plain_words(command, facts)
-        return words is not None and _fixed(words) == self.words and _operands_fit(words)
+        return words is not None and _fixed(words) == self.words and _has_operands(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +178,16 @@ def _spelt(command: CommandText) -> tuple[str, ...] | None:
 def _generalises(words: tuple[str, ...]) -> bool:
     if len(words) < 3 or words[1] not in _SUBCOMMANDS.get(words[0], frozenset()):  # noqa: PLR2004 - program, subcommand, operand
         return False
-    return _operands_fit(words) and any(_is_operand(word) for word in words[2:])
+    return _has_operands(words)
 
 
 def _fixed(words: tuple[str, ...]) -> tuple[str, ...]:
     return (*words[:2], *(word for word in words[2:] if word.startswith("-")))
 
 
-def _operands_fit(words: tuple[str, ...]) -> bool:
-    return all(word.startswith("-") or _is_operand(word) for word in words[2:])
+def _has_operands(words: tuple[str, ...]) -> bool:
+    operands = [word for word in words[2:] if not word.startswith("-")]
+    return bool(operands) and all(map(_is_operand, operands))
 
 
 def _is_operand(word: str) -> bool:

@@ -33,13 +33,19 @@ def _rules(document: Document, source: Source, facts: Facts, form: Form) -> Iter
         if rule.action is Action.DENY:
             yield _denial(rule, match, source)
     lifts: list[str] = []
+    decider: Rule | None = None
     for rule, match in matched:
+        if rule.action is Action.DENY:
+            continue
+        if decider is None:
+            decider = rule
+            if rule.action is Action.ASK:
+                yield _objection(rule, match, source, Action.ASK)
         if rule.action is Action.ASK:
-            yield _objection(rule, match, source, Action.ASK)
             break
-        if rule.action is Action.ALLOW:
-            lifts += rule.lifts
-    if not any(rule.action is not Action.DENY for rule, _ in matched):
+        # Every allow above the first ask lifts, so that taking one away never permits more.
+        lifts += rule.lifts
+    if decider is None:
         yield Objection(
             source=source,
             rule="no-rule",
