@@ -11,6 +11,7 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
+from sandboxrun.errors import UnknownWorkspaceError
 from sandboxrun.model.ids import new_id
 from sandboxrun.policy.authority import Authority, Consent, PolicyDigests
 from sandboxrun.state.clock import timestamp
@@ -149,3 +150,19 @@ def _allowed(tx: sqlite3.Connection, workspace: str) -> bool:
         "SELECT allowed FROM workspace_access WHERE workspace = ?", (workspace,)
     ).fetchone()
     return row is None or bool(row[0])
+
+
+async def workspace_identity(store: Store, name: str) -> str:
+    """Return what identifies the workspace called ``name``: its id, which is never reused.
+
+    Raises `UnknownWorkspaceError`. Cancellation leaves nothing.
+    """
+
+    def look(tx: sqlite3.Connection) -> str | None:
+        row = tx.execute("SELECT workspace_id FROM workspaces WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    found = await store.read(look)
+    if found is None:
+        raise UnknownWorkspaceError(f"There is no workspace {name!r}.")
+    return found

@@ -11,7 +11,7 @@ from sandboxrun.policy.bounds import Bounds, bounded
 from sandboxrun.policy.decision import Decision, Objection, Obligations, Source, Verdict
 from sandboxrun.policy.document import Action, Document
 from sandboxrun.policy.grants import CommandText, Grant, covering_grant
-from sandboxrun.policy.level import objections_of
+from sandboxrun.policy.level import objections_of, unasked
 from sandboxrun.policy.reasons import advice_on, reason_of
 from sandboxrun.policy.requested import Requested
 from sandboxrun.screening.facts import Effect, Facts, Tier
@@ -134,10 +134,10 @@ def _never(facts: Facts) -> list[Objection]:
 
 
 def _expansions(levels: Sequence[tuple[Source, Document]], bounds: Bounds) -> Sequence[Objection]:
-    unasked = any(document.asks is Action.DENY for _, document in levels)
-    if not unasked:
-        return bounds.objections
-    return [each.model_copy(update={"action": Action.DENY}) for each in bounds.objections]
+    for source, document in levels:
+        if document.asks is Action.DENY:
+            return [unasked(each, source, document) for each in bounds.objections]
+    return bounds.objections
 
 
 def _effect(case: Case) -> Effect:

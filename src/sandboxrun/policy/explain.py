@@ -18,6 +18,8 @@ from sandboxrun.screening.facts import Effect, Facts
 _MAX_LINES: Final = 40
 _MAX_PATHS: Final = 8
 _TAB: Final = "    "
+_SETTINGS: Final = ("env", "images", "inputs", "limits", "network", "runtimes")
+"""What a policy decides by besides its rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,11 @@ def explain(
     decision: Decision, command: CommandText, facts: Facts, *, policies: Sequence[str]
 ) -> str:
     """Return the decision as text: the marked command, who decided and why, what would pass."""
-    marks, numbered = _numbered(decision.objections)
+    marks, groups = numbered(decision.objections)
     lines = [_heading(decision), ""]
     lines += [f"  {line}" for line in marked(command.source(), marks)]
     lines.append("")
-    lines += _objections(decision, numbered)
+    lines += _objections(decision, groups)
     lines += _facts(decision, facts)
     lines.append(f"Judged under: {', '.join(policies)}.")
     return "\n".join(lines)
@@ -98,15 +100,15 @@ def _heading(decision: Decision) -> str:
             assert_never(decision.verdict)
 
 
-def _numbered(objections: Sequence[Objection]) -> tuple[list[Mark], list[tuple[int, Objection]]]:
+def numbered(objections: Sequence[Objection]) -> tuple[list[Mark], list[tuple[int, Objection]]]:
     """Give the objections numbers; those of one rule share one."""
     marks: list[Mark] = []
-    numbered: list[tuple[int, Objection]] = []
+    groups: list[tuple[int, Objection]] = []
     by_key = {key: list(group) for key, group in _by_key(objections)}
     for number, group in enumerate(by_key.values(), start=1):
-        numbered.append((number, group[0]))
+        groups.append((number, group[0]))
         marks += [Mark(number, *span) for objection in group for span in objection.spans]
-    return marks, numbered
+    return marks, groups
 
 
 def _by_key(objections: Sequence[Objection]) -> Iterator[tuple[str, Iterator[Objection]]]:
@@ -115,9 +117,9 @@ def _by_key(objections: Sequence[Objection]) -> Iterator[tuple[str, Iterator[Obj
     return groupby(grouped, key=lambda objection: objection.key)
 
 
-def _objections(decision: Decision, numbered: Sequence[tuple[int, Objection]]) -> list[str]:
+def _objections(decision: Decision, groups: Sequence[tuple[int, Objection]]) -> list[str]:
     lines: list[str] = []
-    for number, objection in numbered:
+    for number, objection in groups:
         what = {Action.DENY: "forbidden", Action.ASK: "needs a yes", Action.ALLOW: "fine"}
         lines.append(f"{number}. {objection.reason}")
         lines.append(f"   {what[objection.action]} by {_who(objection)}")
@@ -138,7 +140,9 @@ def _who(objection: Objection) -> str:
         case Source.SCREENING:
             return f"screening, which reads every command before it runs ({objection.rule})"
         case Source.HOST | Source.WORKSPACE:
-            return f"the {objection.source}, rule {objection.rule!r}"
+            if objection.rule.partition(".")[0] in _SETTINGS:
+                return f"`{objection.rule}` of the {objection.source}"
+            return f"the rule {objection.rule!r} of the {objection.source}"
         case Source.AUTHORITY:
             return "`sandboxrun workspace access`"
         case _:

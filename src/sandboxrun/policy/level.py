@@ -22,7 +22,7 @@ def objections_of(
         *_allow_lists(document, source, requested),
     ]
     if document.asks is Action.DENY:
-        found = [_unasked(objection) for objection in found]
+        found = [_unasked(objection, source, document) for objection in found]
     return tuple(found)
 
 
@@ -138,10 +138,16 @@ def _denied(source: Source, rule: str, reason: str) -> Objection:
     return Objection(source=source, rule=rule, action=Action.DENY, reason=reason)
 
 
-def _unasked(objection: Objection) -> Objection:
+def _unasked(objection: Objection, source: Source, document: Document) -> Objection:
     if objection.action is not Action.ASK:
         return objection
-    return objection.model_copy(update={"action": Action.DENY})
+    return unasked(objection, source, document)
+
+
+def unasked(objection: Objection, source: Source, document: Document) -> Objection:
+    """Return an ask as the denial it is under a policy that asks nobody."""
+    reason = f"{objection.reason} The {source} {document.name!r} asks nobody about that."
+    return objection.model_copy(update={"action": Action.DENY, "reason": reason})
 
 
 def _listed(text: str, patterns: Iterable[str]) -> bool:

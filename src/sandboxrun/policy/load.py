@@ -81,7 +81,9 @@ def _read(named: str | Path) -> tuple[str, str]:
 
 
 def _finding(text: str, source: str, invalid: ValidationError) -> str:
-    first = invalid.errors(include_url=False)[0]
+    found = invalid.errors(include_url=False)
+    # A key that nobody knows is often why another is missing: it is told first.
+    first = next((each for each in found if each["type"] == "extra_forbidden"), found[0])
     path = tuple(first["loc"])
     where = position_of(text, path)
     name = ".".join(str(part) for part in path)
@@ -93,6 +95,6 @@ def _finding(text: str, source: str, invalid: ValidationError) -> str:
             said = f"{path[-1]!r} is missing"
         case _:
             said = f"{name}: {said}" if name else said
-    more = invalid.error_count() - 1
-    rest = f" ({more} more after it)" if more else ""
+    more = len(found) - 1
+    rest = f" ({more} more besides)" if more else ""
     return f"{source}:{where.line}:{where.column}: {said}{rest}."
