@@ -224,6 +224,14 @@ def terminal() -> Iterator[tuple[int, int]]:
         os.close(theirs)
 
 
+def read_until(ours: int, end: bytes) -> bytes:
+    """Return what the terminal shows, up to the last thing it is expected to show."""
+    shown = b""
+    while end not in shown:
+        shown += os.read(ours, 1 << 16)
+    return shown
+
+
 def question(command: str = "git push origin main") -> Question:
     async def work() -> Question:
         with tempfile.TemporaryDirectory() as directory:
@@ -254,7 +262,7 @@ def test_the_person_at_the_terminal_is_asked(
     ours, theirs = terminal
     os.write(ours, typed.encode())
     assert anyio.run(_Person(theirs, "ann").ask, question()) == answer
-    shown = os.read(ours, 1 << 16).decode().replace("\r\n", "\n")
+    shown = read_until(ours, b"\r\n> ").decode().replace("\r\n", "\n")
     assert "ann wants to run this in demo:" in shown
     assert "  git push origin main\n  ^^^^^^^^^^^^^^^^^^^^ 1\n" in shown
     assert "always    allow this from now on: git push OPERAND…\n" in shown
@@ -265,7 +273,7 @@ def test_what_is_not_offered_is_not_taken(terminal: tuple[int, int]) -> None:
     os.write(ours, b"always\nd\n")
     answer = anyio.run(_Person(theirs, "ann").ask, question("$TOOL \x1b[2J"))
     assert not answer.approved
-    shown = os.read(ours, 1 << 16)
+    shown = read_until(ours, b"\r\n> ")
     assert b"always" not in shown
     assert b"\x1b" not in shown
 
@@ -282,7 +290,7 @@ def test_a_question_can_be_withdrawn_from_the_terminal(terminal: tuple[int, int]
             tasks.cancel_scope.cancel()
 
     anyio.run(work)
-    assert b"withdrawn or answered elsewhere" in os.read(ours, 1 << 16)
+    assert read_until(ours, b"withdrawn or answered elsewhere")
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
