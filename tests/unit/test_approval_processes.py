@@ -206,7 +206,9 @@ async def test_a_no_of_another_process_stops_it(world: World) -> None:
         (stopped,) = ended
         assert isinstance(stopped, Stopped)
         assert stopped.ending is Ending.APPROVAL_DENIED
-        assert stopped.reason.startswith("bob said no. They said: bob says so")
+        assert stopped.reason.startswith(
+            "bob said no: bob says so\nIt was asked because: `git push"
+        )
 
 
 async def test_the_owner_hears_an_answer_wherever_it_comes_from(world: World) -> None:

@@ -19,6 +19,7 @@ from sandboxrun.approval.grants import grant_holds
 from sandboxrun.approval.question import Answer, Approver, Question
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.policy.decision import Decision, Verdict
+from sandboxrun.policy.reasons import ASKED
 
 _CLOSE_SECONDS: Final = 5.0
 _ROUNDS: Final = 5
@@ -194,13 +195,12 @@ async def _hear(approver: Approver, asked: Approval, approvals: Approvals) -> No
 def _unanswered(ended: Approval, decision: Decision, deadline_seconds: float) -> Stopped:
     match ended.answer:
         case Answered.DENIED:
-            said = f" They said: {ended.reason}" if ended.reason else ""
-            reason = f"{ended.answered_by} said no.{said} {decision.reason} {decision.advice}"
+            said = f": {ended.reason}\n" if ended.reason else ". "
+            reason = f"{ended.answered_by} said no{said}{_why(decision)}"
             ending = Ending.APPROVAL_DENIED
         case Answered.EXPIRED:
             reason = (
-                f"Nobody answered within {deadline_seconds:g} s, which means no. "
-                f"{decision.reason} {decision.advice}"
+                f"Nobody answered within {deadline_seconds:g} s, which means no. {_why(decision)}"
             )
             ending = Ending.APPROVAL_EXPIRED
         case Answered.CANCELLED | Answered.APPROVED | None:
@@ -208,3 +208,8 @@ def _unanswered(ended: Approval, decision: Decision, deadline_seconds: float) ->
         case _:
             assert_never(ended.answer)
     return Stopped(ending, reason.strip(), decision, ended.approval_id)
+
+
+def _why(decision: Decision) -> str:
+    asked = decision.reason.removeprefix(ASKED)
+    return f"It was asked because: {asked} {decision.advice}"

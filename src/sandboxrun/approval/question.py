@@ -87,7 +87,7 @@ def question_of(
         argv=tuple(map(escaped, command.parts)) if command.form == "argv" else None,
         cwd=command.cwd,
         effect=decision.effect,
-        objections=decision.objections,
+        objections=tuple(_placed(each, command.source()) for each in decision.objections),
         reason=decision.reason,
         advice=decision.advice,
         touches=touches,
@@ -96,6 +96,15 @@ def question_of(
         snapshot=snapshot,
         always=pattern,
     )
+
+
+def _placed(objection: Objection, source: bytes) -> Objection:
+    """Return an objection whose spans count in the shown command, where bytes may be escaped."""
+    spans = tuple(
+        (len(escaped(source[:start]).encode()), len(escaped(source[:end]).encode()))
+        for start, end in objection.spans
+    )
+    return objection.model_copy(update={"spans": spans})
 
 
 def operator_approver(by: str) -> Approver:

@@ -19,6 +19,7 @@ _UNNAMED: Final = {
     "pids": float(_FIXED.pids),
     "disk_mib": _FIXED.disk_bytes / MIB,
     "tmp_mib": _FIXED.tmp_bytes / MIB,
+    "tmp_inodes": float(_FIXED.tmp_inodes),
     "shm_mib": _FIXED.shm_bytes / MIB,
     "open_files": float(_FIXED.open_files),
     "output_mib": 1024.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import posixpath
 from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
@@ -26,6 +27,8 @@ MAX_TIMEOUT_SECONDS: Final = 86_400.0
 MAX_MIB: Final = 1 << 24
 """16 TiB: beyond it a number is a mistake, and every number stays exact in JSON."""
 Text = Annotated[str, Field(min_length=1, max_length=500)]
+Example = Annotated[str, Field(min_length=1, max_length=10_000)]
+"""A shell command."""
 Pattern = Annotated[str, Field(min_length=1, max_length=200)]
 """A shell pattern: ``*``, ``?`` and ``[…]``, compared with case."""
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
@@ -108,9 +111,9 @@ class Rule(_Strict):
     """Why, in a sentence a model or a person can act on."""
     lifts: tuple[Pattern, ...] = ()
     """Codes of screening's findings that this ``allow`` accepts without asking."""
-    matches: tuple[Text, ...] = Field(min_length=1)
+    matches: tuple[Example, ...] = Field(min_length=1)
     """Commands this rule must match; checked when the policy is loaded."""
-    not_matches: tuple[Text, ...] = ()
+    not_matches: tuple[Example, ...] = ()
     """Commands it must not match; checked when the policy is loaded."""
 
     @model_validator(mode="after")
@@ -153,6 +156,7 @@ class Ranges(_Strict):
     pids: Range | None = None
     disk_mib: Range | None = None
     tmp_mib: Range | None = None
+    tmp_inodes: Range | None = None
     shm_mib: Range | None = None
     open_files: Range | None = None
     output_mib: Range | None = None
@@ -168,25 +172,32 @@ class Ranges(_Strict):
 
 def _check_range(name: str, found: Range) -> None:
     for value in (found.default, found.maximum, found.top):
-        if name == "timeout_seconds":
-            possible = value <= MAX_TIMEOUT_SECONDS
-        elif name == "output_mib":
-            possible = value <= MAX_MIB
-        else:
-            possible = _fits(name, value)
-        if not possible:
+        if not can_be_enforced(name, value):
             raise ValueError(f"{value:g} is not a limit that can be enforced")
         if name not in ("timeout_seconds", "cpus") and value != int(value):
             raise ValueError(f"{value:g} is not a whole number")
 
 
+def can_be_enforced(name: str, value: float) -> bool:
+    """Tell whether ``value`` is possible for the limit ``name`` of `Ranges`, in its unit."""
+    if not math.isfinite(value) or value <= 0:
+        return False
+    if name == "timeout_seconds":
+        return value <= MAX_TIMEOUT_SECONDS
+    if name == "output_mib":
+        return value <= MAX_MIB
+    return _fits(name, value)
+
+
 def _fits(name: str, value: float) -> bool:
+    if name.endswith("_mib") and value > MAX_MIB:
+        return False
     field, amount = limit_of(name, value)
     try:
         Limits.model_validate({field: amount})
     except ValidationError:
         return False
-    return value <= MAX_MIB or not name.endswith("_mib")
+    return True
 
 
 def limit_of(name: str, value: float) -> tuple[str, float | int]:
@@ -194,7 +205,7 @@ def limit_of(name: str, value: float) -> tuple[str, float | int]:
     if name == "cpus":
         return name, value
     if name.endswith("_mib"):
-        return name.removesuffix("_mib") + "_bytes", int(value) * MIB
+        return name.removesuffix("_mib") + "_bytes", int(value * MIB)
     return name, int(value)
 
 
@@ -228,9 +239,9 @@ class Questions(_Strict):
 class Examples(_Strict):
     """Commands and what this document, as the host's, must decide for them."""
 
-    auto: tuple[Text, ...] = ()
-    ask: tuple[Text, ...] = ()
-    refused: tuple[Text, ...] = ()
+    auto: tuple[Example, ...] = ()
+    ask: tuple[Example, ...] = ()
+    refused: tuple[Example, ...] = ()
 
 
 class Document(_Strict):

@@ -16,6 +16,9 @@ from sandboxrun.policy.reasons import narrower_call
 from sandboxrun.screening.facts import Effect, Facts
 
 _MAX_LINES: Final = 40
+_MAX_SHOWN: Final = 200
+"""Lines with marks are shown beyond `_MAX_LINES`, up to this."""
+_MAX_LINE: Final = 4000
 _MAX_PATHS: Final = 8
 _TAB: Final = "    "
 _SETTINGS: Final = ("env", "images", "inputs", "limits", "network", "runtimes")
@@ -51,17 +54,28 @@ def marked(source: bytes, marks: Sequence[Mark]) -> list[str]:
     Control characters are shown as ``·``: nothing here can drive a terminal.
     """
     lines: list[str] = []
-    start = 0
-    count = source.count(b"\n") + 1
+    start = hidden = 0
     for number, raw in enumerate(source.split(b"\n")):
-        if number == _MAX_LINES:
-            lines.append(f"… and {count - _MAX_LINES} more lines")
-            break
         end = start + len(raw)
-        lines.append(_printable(raw))
-        lines += _underline(raw, start, [mark for mark in marks if _touches(mark, start, end)])
+        here = [mark for mark in marks if _touches(mark, start, end)]
+        if len(lines) >= _MAX_SHOWN or (number >= _MAX_LINES and not here):
+            hidden += 1
+        else:
+            lines += _hidden(hidden)
+            hidden = 0
+            lines.append(_printable(raw[:_MAX_LINE]) + _cut(raw))
+            lines += _underline(raw[:_MAX_LINE], start, here)
         start = end + 1
-    return lines
+    return lines + _hidden(hidden)
+
+
+def _hidden(count: int) -> list[str]:
+    return [f"… {count} more lines are not shown"] if count else []
+
+
+def _cut(raw: bytes) -> str:
+    left = len(raw) - _MAX_LINE
+    return f" … {left} more bytes are not shown" if left > 0 else ""
 
 
 def touches(facts: Facts) -> list[str]:

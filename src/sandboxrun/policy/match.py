@@ -56,10 +56,20 @@ def _whole(when: When, facts: Facts, form: Form) -> Match:
         return Match.NO
     if when.tier is not None and when.tier is not facts.tier:
         return Match.NO
-    if when.network is not None and when.network != bool(facts.network):
-        return Match.NO
-    # A program screening does not know may write or read anything; `effect` is for those.
-    return min(_paths(when.writes, facts.writes), _paths(when.reads, facts.reads))
+    least = Match.MAYBE if _runs_anything(facts) else Match.NO
+    wants_network = when.network is None or when.network == bool(facts.network)
+    return min(
+        Match.YES if wants_network else least,
+        max(least, _paths(when.writes, facts.writes)),
+        max(least, _paths(when.reads, facts.reads)),
+    )
+
+
+def _runs_anything(facts: Facts) -> bool:
+    """Tell whether a program is known only at run time: it may write, read and reach anything."""
+    if not facts.commands:
+        return facts.tier is not Tier.AUTO
+    return any(not each.words or each.words[0].text is None for each in facts.commands)
 
 
 def _paths(patterns: Sequence[str] | None, paths: Iterable[str]) -> Match:
@@ -90,8 +100,7 @@ def _commands(when: When, facts: Facts, *, cautious: bool) -> Matched:
         return Matched(Match.YES)
     if not facts.commands:
         # Nothing could be read: surely not what an allow means, perhaps what a deny does.
-        unread = facts.tier is not Tier.AUTO
-        return Matched(Match.MAYBE if cautious and unread else Match.NO)
+        return Matched(Match.MAYBE if cautious and _runs_anything(facts) else Match.NO)
     each = [_command(when, command, cautious=cautious) for command in facts.commands]
     if not cautious:
         return Matched(min(each))

@@ -11,6 +11,7 @@ from sandboxrun.policy.document import Action
 from sandboxrun.policy.grants import CommandText
 from sandboxrun.screening.facts import Facts
 
+ASKED: Final = "A person must say yes first. "
 _SHOWN_BYTES: Final = 80
 _SHOWN_PARTS: Final = 3
 _INSTEAD: Final = {
@@ -56,7 +57,7 @@ def reason_of(
         case Verdict.AUTO:
             return "It may run."
         case Verdict.ASK:
-            return f"A person must say yes first. {told(against, command)}"
+            return f"{ASKED}{told(against, command)}"
         case Verdict.CONSENT_REQUIRED:
             named = "this workspace" if authority.workspace is None else repr(authority.workspace)
             return (
@@ -88,7 +89,7 @@ def narrower_call(objection: Objection) -> str | None:
 
 def excerpt(data: bytes) -> str:
     """Return a short, printable piece of a command on one line."""
-    text = data.decode("utf-8", "backslashreplace")
+    text = data[: 4 * _SHOWN_BYTES].decode("utf-8", "backslashreplace")
     shown = "".join(each if each.isprintable() else "·" for each in text)
     return shown if len(shown) <= _SHOWN_BYTES else shown[: _SHOWN_BYTES - 1] + "…"
 

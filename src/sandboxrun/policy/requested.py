@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
+from sandboxrun.errors import UsageError
 from sandboxrun.model.limits import MIB
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
+from sandboxrun.policy.document import Ranges, can_be_enforced
 
 Form = Literal["shell", "argv"]
 
@@ -35,6 +37,15 @@ class Requested:
     """Absolute paths of the host to be mounted read-only."""
     read_only: bool = False
     stdin: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no kernel can enforce, so that deciding never has to.
+
+        Raises `UsageError`.
+        """
+        for name, value in self.limits.items():
+            if name not in Ranges.model_fields or not can_be_enforced(name, value):
+                raise UsageError(f"A limit {name} of {value:g} cannot be enforced.")
 
     @classmethod
     def of(

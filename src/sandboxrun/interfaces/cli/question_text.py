@@ -16,7 +16,7 @@ def question_text(question: Question) -> str:
     where = question.workspace or "a throwaway workspace"
     who = question.principal
     lines = [f"{printable(who)} wants to run this in {printable(where)}:", ""]
-    lines += [f"  {line}" for line in marked(_source(question), marks)]
+    lines += [f"  {line}" for line in marked(question.command.encode(), marks)]
     lines.append("")
     for number, objection in groups:
         lines.append(f"{number}. {printable(objection.reason)}")
@@ -25,11 +25,6 @@ def question_text(question: Question) -> str:
             lines.append(f"   instead: {instead}")
     lines += ["", *_conditions(question)]
     return "\n".join(lines)
-
-
-def _source(question: Question) -> bytes:
-    # Escapes of bytes that are not UTF-8 move what follows; the marks are for the usual case.
-    return question.command.encode("utf-8", "replace")
 
 
 def _conditions(question: Question) -> list[str]:
