@@ -85,6 +85,8 @@ class Settings(BaseSettings):
     """Disk space of all runs' logs together; the oldest make room."""
     env_allow: tuple[str, ...] = ("LANG", "LC_ALL", "TERM", "TZ")
     """Names of the image's environment that reach the command."""
+    policy: str = "default"
+    """Host policy: the name of a shipped one, or the path of a file."""
     principal: str = Field(default_factory=getpass.getuser)
     """Who runs commands when a request does not say."""
 

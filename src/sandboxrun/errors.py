@@ -78,6 +78,23 @@ class ConfigurationError(SandboxrunError):
     default_advice = "Check the SANDBOXRUN_* variables and the configuration file."
 
 
+class PolicyError(ConfigurationError):
+    """A policy document is missing, malformed, or its own examples contradict it."""
+
+    code = "policy"
+    default_advice = (
+        "`sandboxrun policy check FILE` says what is wrong and where; until it is mended nothing "
+        "runs under this policy."
+    )
+
+
+class UnknownApprovalError(UsageError):
+    """No approval or grant has this id."""
+
+    code = "unknown_approval"
+    default_advice = "`sandboxrun approvals list` and `grants list` show those that are known."
+
+
 class EngineError(SandboxrunError):
     """The container engine failed or answered something unusable."""
 

@@ -240,3 +240,17 @@ CREATE INDEX mount_layers_by_layer ON mount_layers (layer_id);
 """
 
 MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _WORKSPACES)
+_APPROVALS: Final = """
+ALTER TABLE approvals ADD COLUMN deadline_ns INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE approvals ADD COLUMN reason TEXT;
+ALTER TABLE approvals ADD COLUMN redeemed_at TEXT;
+CREATE INDEX grants_by_workspace ON grants (principal, workspace) WHERE revoked_at IS NULL;
+CREATE TABLE workspace_access (
+  workspace TEXT PRIMARY KEY,
+  allowed INTEGER NOT NULL CHECK (allowed IN (0, 1)),
+  changed_by TEXT NOT NULL,
+  changed_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _APPROVALS)

@@ -13,6 +13,17 @@ import typer
 from sandboxrun.config import Settings
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.interfaces.cli import artifact, audit, engine, image, runs, workspace
+from sandboxrun.interfaces.cli import (
+    approvals,
+    audit,
+    consent,
+    engine,
+    grants,
+    image,
+    policy,
+    runs,
+    workspace,
+)
 from sandboxrun.interfaces.cli import exec as exec_module
 from sandboxrun.interfaces.cli.gc import gc_command
 from sandboxrun.interfaces.cli.run_events import events_command
@@ -34,6 +45,10 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(artifact.app, name="artifact")
 app.add_typer(audit.app, name="audit")
 runs.app.command("events")(events_command)
+app.add_typer(policy.app, name="policy")
+app.add_typer(approvals.app, name="approvals")
+app.add_typer(grants.app, name="grants")
+app.add_typer(consent.app, name="consent")
 app.command("gc")(gc_command)
 
 

@@ -1,0 +1,97 @@
+"""What a request wants beyond its command, as far as policy has a say in it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self
+
+from sandboxrun.errors import UsageError
+from sandboxrun.model.limits import MIB
+from sandboxrun.model.request import Request
+from sandboxrun.model.text import escaped
+from sandboxrun.policy.document import Ranges, can_be_enforced
+
+Form = Literal["shell", "argv"]
+
+_INERT: Final = ("LANG", "LC_*", "LANGUAGE", "TZ", "TERM", "COLUMNS", "LINES", "NO_COLOR", "CI")
+"""Variables that change how a program prints, and never what it runs or writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """The judged part of a request. ``limits`` holds only what was asked for explicitly."""
+
+    form: Form
+    image: str
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """By the names and in the units of `sandboxrun.policy.document.Ranges`."""
+    expand: frozenset[str] = frozenset()
+    """Limits for which a person shall be asked rather than the value clamped."""
+    runtime: str | None = None
+    """None is the engine's default."""
+    network: bool = False
+    env_names: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    """Absolute paths of the host to be mounted read-only."""
+    read_only: bool = False
+    stdin: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no kernel can enforce, so that deciding never has to.
+
+        Raises `UsageError`.
+        """
+        for name, value in self.limits.items():
+            if name not in Ranges.model_fields or not can_be_enforced(name, value):
+                raise UsageError(f"A limit {name} of {value:g} cannot be enforced.")
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        *,
+        image: str,
+        runtime: str | None = None,
+        network: bool = False,
+        read_only: bool = False,
+        expand: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Return the judged part of ``request``; ``image`` is the one it ends up with."""
+        return cls(
+            form="argv" if request.command is None else "shell",
+            image=image,
+            limits=_limits_of(request),
+            expand=expand,
+            runtime=runtime,
+            network=network,
+            env_names=tuple(sorted(escaped(name) for name in request.env)),
+            read_only=read_only,
+            stdin=request.stdin is not None,
+        )
+
+    @property
+    def environment_is_inert(self) -> bool:
+        """Whether no variable could change what a program does, as far as is known."""
+        return all(is_inert(name) for name in self.env_names)
+
+
+def is_inert(name: str) -> bool:
+    """Tell whether the variable ``name`` only changes how programs print."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _INERT)
+
+
+def _limits_of(request: Request) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if request.timeout_seconds is not None:
+        found["timeout_seconds"] = request.timeout_seconds
+    if request.limits is None:
+        return found
+    for name in request.limits.model_fields_set:
+        value: float = getattr(request.limits, name)
+        if name.endswith("_bytes"):
+            found[name.removesuffix("_bytes") + "_mib"] = value / MIB
+        else:
+            found[name] = value
+    return found
