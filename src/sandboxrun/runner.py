@@ -24,7 +24,6 @@ from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.protocol import Engine, EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.job import Job, Tools
-from sandboxrun.model.event import Event, Queued
 from sandboxrun.model.event import Event, Queued, Stream
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome

@@ -239,7 +239,6 @@ CREATE TABLE mount_layers (
 CREATE INDEX mount_layers_by_layer ON mount_layers (layer_id);
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _WORKSPACES)
 _APPROVALS: Final = """
 ALTER TABLE approvals ADD COLUMN deadline_ns INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE approvals ADD COLUMN reason TEXT;
@@ -253,4 +252,4 @@ CREATE TABLE workspace_access (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _APPROVALS)
+MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _WORKSPACES, _APPROVALS)

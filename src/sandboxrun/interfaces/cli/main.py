@@ -12,9 +12,9 @@ import typer
 
 from sandboxrun.config import Settings
 from sandboxrun.errors import SandboxrunError
-from sandboxrun.interfaces.cli import artifact, audit, engine, image, runs, workspace
 from sandboxrun.interfaces.cli import (
     approvals,
+    artifact,
     audit,
     consent,
     engine,
@@ -27,6 +27,7 @@ from sandboxrun.interfaces.cli import (
 from sandboxrun.interfaces.cli import exec as exec_module
 from sandboxrun.interfaces.cli.gc import gc_command
 from sandboxrun.interfaces.cli.run_events import events_command
+from sandboxrun.interfaces.cli.screen import screen_command
 from sandboxrun.runner import Runner
 from sandboxrun.state.runs import RunRow
 
@@ -49,6 +50,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(grants.app, name="grants")
 app.add_typer(consent.app, name="consent")
+app.command("screen")(screen_command)
 app.command("gc")(gc_command)
 
 
