@@ -13,9 +13,19 @@ from sandboxrun import runner as runner_module
 from sandboxrun.engine.protocol import EngineKind
 
 CASES = [
-    pytest.param((EngineKind.DOCKER, "asyncio"), id="docker-asyncio", marks=pytest.mark.docker),
-    pytest.param((EngineKind.DOCKER, "trio"), id="docker-trio", marks=pytest.mark.docker),
-    pytest.param((EngineKind.PODMAN, "asyncio"), id="podman-asyncio", marks=pytest.mark.podman),
+    pytest.param((EngineKind.DOCKER, "asyncio", 1), id="docker-asyncio", marks=pytest.mark.docker),
+    pytest.param((EngineKind.DOCKER, "trio", 3), id="docker-trio", marks=pytest.mark.docker),
+    pytest.param((EngineKind.PODMAN, "asyncio", 3), id="podman-asyncio", marks=pytest.mark.podman),
+    pytest.param(
+        (EngineKind.DOCKER, "trio", 1),
+        id="docker-trio-all",
+        marks=[pytest.mark.docker, pytest.mark.slow],
+    ),
+    pytest.param(
+        (EngineKind.PODMAN, "asyncio", 1),
+        id="podman-all",
+        marks=[pytest.mark.podman, pytest.mark.slow],
+    ),
 ]
 
 
@@ -23,7 +33,7 @@ CASES = [
 def cancelling(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cancelling]:
-    kind, backend = request.param
+    kind, backend, stride = request.param
     settings = Settings(
         state_dir=tmp_path_factory.mktemp("state") / "s", engine=engine_address(kind)
     )
@@ -34,4 +44,4 @@ def cancelling(
         portal.wrap_async_context_manager(Runner.open(settings)) as runner,
     ):
         patch.setattr(runner_module, "execute", interrupter.execute)
-        yield Cancelling(runner, portal, interrupter, settings, kind)
+        yield Cancelling(runner, portal, interrupter, settings, kind, stride)

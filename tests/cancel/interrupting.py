@@ -73,6 +73,7 @@ class Cancelling:
     interrupter: Interrupter
     settings: Settings
     kind: EngineKind
+    stride: int
 
 
 def engine_address(kind: EngineKind) -> str:

@@ -65,14 +65,16 @@ def test_a_run_cancelled_at_any_await_point_ends_once_and_leaves_nothing(
     points = cancelling.interrupter.count
     assert points > 20
     statuses = []
-    for at in range(1, points + 1):
+    # All points on one event loop, every third on the others: the pipeline is the same code.
+    # `pytest -m slow` visits all of them everywhere.
+    for at in range(1, points + 1, cancelling.stride):
         outcome = _run(cancelling, at)
         statuses.append(outcome.status)
         # Late in the run the command may have ended by itself; nothing else may be said of it.
         assert outcome.status in {Status.CANCELLED, Status.SUCCEEDED}, (at, outcome)
         _settled_once(cancelling, outcome)
     assert statuses[0] is Status.CANCELLED
-    assert statuses.count(Status.CANCELLED) > points // 3
+    assert statuses.count(Status.CANCELLED) > len(statuses) // 3
     assert cancelling.portal.call(_left, cancelling) == []
     print(f"{points} await points, {statuses.count(Status.CANCELLED)} cancelled")  # noqa: T201
 
