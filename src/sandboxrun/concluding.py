@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from sandboxrun.approval.authorise import Ending as Stopping
 from sandboxrun.errors import OutputError, StateError
 from sandboxrun.job import Job, Progress, Tools
 from sandboxrun.launching import cwd_of
@@ -11,10 +12,12 @@ from sandboxrun.model.artifact import Artifact
 from sandboxrun.model.effects import Changes, Effects, TreeEffects
 from sandboxrun.model.event import Exited, Settled
 from sandboxrun.model.ids import new_id
-from sandboxrun.model.outcome import Outcome
+from sandboxrun.model.outcome import Decided, Found, Outcome
 from sandboxrun.model.signals import signal_name
+from sandboxrun.model.status import Status
 from sandboxrun.model.workspace import DEFAULT_MOUNT
-from sandboxrun.records import receipt_of
+from sandboxrun.policy.decision import Decision
+from sandboxrun.records import policies_of, receipt_of
 from sandboxrun.settle.reason import reason_for
 from sandboxrun.settle.usage import usage_of
 from sandboxrun.settle.verdict import Ending, Verdict, settle
@@ -31,6 +34,7 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
         Ending(
             shell=job.request.command is not None,
             cause=job.stop.cause,
+            stopped=_stopped(progress),
             fault=progress.fault,
             record=None if sandbox is None else sandbox.record,
             state=None if sandbox is None else sandbox.state,
@@ -60,6 +64,27 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
     return outcome
 
 
+def _stopped(progress: Progress) -> tuple[Status, str] | None:
+    stopped = progress.stopped
+    if stopped is None or stopped.ending is Stopping.CANCELLED:
+        return None
+    return Status(stopped.ending.value), stopped.reason
+
+
+def _decided(decision: Decision) -> Decided:
+    findings = tuple(
+        Found(code=each.code, reason=each.reason, start=each.start, end=each.end)
+        for each in decision.findings
+    )
+    return Decided(
+        tier=decision.tier.value,
+        effect=decision.effect.value,
+        rule=decision.rule,
+        findings=findings,
+        clamped={each.name: each.requested for each in decision.clamped},
+    )
+
+
 async def _outcome(job: Job, tools: Tools, progress: Progress, verdict: Verdict) -> Outcome:
     record = None if progress.sandbox is None else progress.sandbox.record
     session, sealed = progress.session, progress.sealed
@@ -73,6 +98,8 @@ async def _outcome(job: Job, tools: Tools, progress: Progress, verdict: Verdict)
         status=verdict.status,
         exit_code=verdict.exit_code,
         signal=signal_name(verdict.signal),
+        decision=None if progress.decision is None else _decided(progress.decision),
+        policy_digests=({} if progress.decision is None else policies_of(progress.decision)),
         reason=_reason(job, verdict, usage.oom_kills, session.mount_at if session else None),
         started_at=job.started_at,
         elapsed_seconds=_elapsed(progress),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from sandboxrun.approval.authorise import Stopped
+from sandboxrun.approval.question import Approver
 from sandboxrun.audit.log import AuditLog
+from sandboxrun.deciding import Judge, Judged
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox
@@ -16,6 +19,7 @@ from sandboxrun.model.request import Request
 from sandboxrun.model.timings import Timings
 from sandboxrun.output.artifacts import Artifacts
 from sandboxrun.output.run_log import RunLog
+from sandboxrun.policy.decision import Decision
 from sandboxrun.settle.cause import Stop
 from sandboxrun.workspace.session import Sealed, Session
 from sandboxrun.workspace.workspaces import Workspaces
@@ -31,6 +35,7 @@ class Tools:
     audit: AuditLog
     workspaces: Workspaces
     artifacts: Artifacts
+    judge: Judge
     env_allow: tuple[str, ...]
     installation: str
 
@@ -48,6 +53,10 @@ class Job:
     principal: str
     started_at: datetime
     ordering: Ordering
+    approver: Approver | None
+    """Who can be asked, if anybody."""
+    wait_approval_seconds: float | None
+    """How long answers of other processes are waited for."""
     stop: Stop
     log: RunLog
 
@@ -56,7 +65,13 @@ class Job:
 class Progress:
     """What is known of a run so far; written by the stages, read by the settlement."""
 
+    job: Job
+    """The job as it is carried out: with the limits the policies leave it."""
     timings: Timings = field(default_factory=Timings)
+    judged: Judged | None = None
+    decision: Decision | None = None
+    stopped: Stopped | None = None
+    """Why it may not run."""
     image: ImageInfo | None = None
     session: Session | None = None
     sealed: Sealed | None = None

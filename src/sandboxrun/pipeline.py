@@ -8,16 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
 
 import anyio
 
+from sandboxrun.approval.authorise import Permit
 from sandboxrun.concluding import conclude
+from sandboxrun.deciding import Judged, confirm, facts_of, permit_for
 from sandboxrun.engine.hardening import harden
 from sandboxrun.engine.posture_compare import require
 from sandboxrun.engine.posture_promise import promised_posture
 from sandboxrun.engine.protocol import Engine, ImageInfo, Phase
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
-from sandboxrun.errors import ImageUnusableError, SandboxrunError
+from sandboxrun.errors import EngineError, ImageUnusableError, SandboxrunError
 from sandboxrun.init.request import InitRequest
 from sandboxrun.init.session import Output
 from sandboxrun.job import Job, Progress, Tools
@@ -25,6 +28,7 @@ from sandboxrun.launching import init_request, plan_of
 from sandboxrun.model.event import Started, Waiting
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.records import intent_of
+from sandboxrun.screening import Facts
 from sandboxrun.settle.stopping import until_stopped
 from sandboxrun.workspace.session import Session
 
@@ -35,36 +39,71 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     Meant to be called shielded: it ends when ``job.stop`` is asked for, within the bounds of
     `sandboxrun.engine.sandbox`. Cancelling it leaves an unsettled run for recovery.
     """
-    progress = Progress()
+    progress = Progress(job)
     async with AsyncExitStack() as owned:
         async with until_stopped(job.stop) as start_clock:
             try:
-                await _run(job, tools, owned, progress, start_clock)
+                permit = await _permit(tools, progress)
+                if permit is not None:
+                    await _run(permit, tools, owned, progress, start_clock)
             except SandboxrunError as fault:
                 progress.fault = fault
-        await _end(job, progress)
+        await _end(progress)
     # 9 settle, 10 receipt
-    return await conclude(job, tools, progress)
+    return await conclude(progress.job, tools, progress)
+
+
+async def _permit(tools: Tools, progress: Progress) -> Permit | None:
+    job, stage = progress.job, progress.timings.stage
+    with stage("image"):
+        progress.image = image = await _image(tools.engine, job.image)
+    # 1 screen: what the command would do, as far as its text says.
+    with stage("screen"):
+        facts = await facts_of(job.request)
+    # 2 decide, 3 approve: a permit bound to exactly this request, or the reason why not.
+    with stage("decide"):
+        progress.judged = await _judged(job, tools, image, facts)
+        answer = await permit_for(
+            tools.judge,
+            progress.judged,
+            approver=job.approver,
+            wait_seconds=job.wait_approval_seconds,
+        )
+    progress.decision = answer.decision
+    obligations = answer.decision.obligations
+    progress.job = replace(
+        job, limits=obligations.limits, timeout_seconds=obligations.timeout_seconds
+    )
+    if isinstance(answer, Permit):
+        return answer
+    progress.stopped = answer
+    return None
 
 
 async def _run(
-    job: Job,
+    permit: Permit,
     tools: Tools,
     owned: AsyncExitStack,
     progress: Progress,
     start_clock: Callable[[float], None],
 ) -> None:
-    stage = progress.timings.stage
-    with stage("image"):
-        progress.image = image = await _image(tools.engine, job.image)
+    job, image, judged, stage = (
+        progress.job,
+        progress.image,
+        progress.judged,
+        progress.timings.stage,
+    )
+    if image is None or judged is None:
+        raise EngineError("The stages of the run are out of order.")
     # 5 snapshot: the state before the run is frozen below a new, empty layer.
-    session = await owned.enter_async_context(_workspace(job, tools, progress))
+    session = await owned.enter_async_context(_workspace(progress, tools))
     progress.session = session
-    # 6 intent: written and on the disk before anything starts.
+    # 6 intent: the permit still holds, and what starts is on the disk before it does.
     with stage("intent"):
-        await tools.audit.intent(
-            intent_of(job, tools.audit, image=image.id, snapshot_before=session.snapshot_before)
-        )
+        progress.stopped = await confirm(tools.judge, judged, permit)
+        if progress.stopped is not None:
+            return
+        await tools.audit.intent(intent_of(progress, tools.audit, image=image.id))
         progress.intended = True
     # 7 launch: a pure spec, a container of its own, and its posture compared before trust.
     with stage("create"):
@@ -93,13 +132,13 @@ async def _capture(job: Job, sandbox: Sandbox, request: InitRequest) -> Sandboxr
     return fault
 
 
-async def _end(job: Job, progress: Progress) -> None:
+async def _end(progress: Progress) -> None:
     """Kill what still runs; freeze the layer once the engine says that nothing writes it."""
     sandbox, session = progress.sandbox, progress.session
     if sandbox is None:
         return
     with progress.timings.stage("end"):
-        await sandbox.finish(_sink(job))
+        await sandbox.finish(_sink(progress.job))
     ended = sandbox.state is not None and sandbox.state.phase is Phase.STOPPED
     if session is not None and ended:
         try:
@@ -108,17 +147,37 @@ async def _end(job: Job, progress: Progress) -> None:
             progress.fault = fault
 
 
-def _workspace(job: Job, tools: Tools, progress: Progress) -> AbstractAsyncContextManager[Session]:
-    name, workspaces, timings = job.request.workspace, tools.workspaces, progress.timings
+def _workspace(progress: Progress, tools: Tools) -> AbstractAsyncContextManager[Session]:
+    job, workspaces, timings = progress.job, tools.workspaces, progress.timings
+    name = job.request.workspace
     if name is None:
         return workspaces.throwaway(job.run_id, timings=timings)
-    if job.request.read_only:
+    if job.request.read_only or _must_not_write(progress):
         return workspaces.reader(name, job.run_id, timings=timings)
 
     def waiting() -> None:
         job.log.event(Waiting(reason=f"Another run is writing the workspace {name}."))
 
     return workspaces.writer(name, job.run_id, waiting=waiting, timings=timings)
+
+
+def _must_not_write(progress: Progress) -> bool:
+    return progress.decision is not None and progress.decision.obligations.read_only
+
+
+async def _judged(job: Job, tools: Tools, image: ImageInfo, facts: Facts) -> Judged:
+    name = job.request.workspace
+    asked = {"limits": job.limits, "timeout_seconds": job.timeout_seconds}
+    return Judged(
+        run_id=job.run_id,
+        request=job.request.model_copy(update=asked),
+        principal=job.principal,
+        workspace_id=None if name is None else (await tools.workspaces.show(name)).workspace_id,
+        image=job.image,
+        image_id=image.id,
+        runtime=None,  # The operator's setting, which no request can change.
+        facts=facts,
+    )
 
 
 async def _image(engine: Engine, reference: str) -> ImageInfo:

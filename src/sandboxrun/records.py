@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from sandboxrun.audit.digest import canonical_digest, command_digest, env_digests, sha256
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.audit.record import Intent, Receipt
-from sandboxrun.model.limits import Limits
+from sandboxrun.job import Job, Progress
 from sandboxrun.model.outcome import Outcome
-from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
-from sandboxrun.output.run_log import RunLog
+from sandboxrun.policy.decision import Decision
 
 
-class Recorded(Protocol):
-    """The part of a job that is recorded."""
-
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        ...
-
-    @property
-    def request(self) -> Request:
-        """What was asked."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """The limits in force."""
-        ...
-
-    @property
-    def timeout_seconds(self) -> float:
-        """The time limit in force."""
-        ...
-
-    @property
-    def principal(self) -> str:
-        """Who asked."""
-        ...
-
-    @property
-    def log(self) -> RunLog:
-        """What it printed."""
-        ...
-
-
-def intent_of(job: Recorded, audit: AuditLog, *, image: str, snapshot_before: str | None) -> Intent:
+def intent_of(progress: Progress, audit: AuditLog, *, image: str) -> Intent:
     """Return what is written down before the container is made."""
+    job, decision, session = progress.job, progress.decision, progress.session
     request = job.request
     return Intent(
         run_id=job.run_id,
@@ -58,18 +22,29 @@ def intent_of(job: Recorded, audit: AuditLog, *, image: str, snapshot_before: st
         workspace=request.workspace,
         command=command_digest(request),
         stdin=None if request.stdin is None else sha256(request.stdin),
-        env=env_digests({**request.env, **request.secrets}, audit.env_secret),
+        env=env_digests(request.env, audit.env_secret),
         cwd=None if request.cwd is None else escaped(request.cwd),
         timeout_seconds=job.timeout_seconds,
         limits=job.limits,
         image=image,
-        read_only=request.read_only,
-        snapshot_before=snapshot_before,
+        policies={} if decision is None else policies_of(decision),
+        grant=None if decision is None else decision.grant,
+        read_only=session is not None and session.read_only,
+        snapshot_before=None if session is None else session.snapshot_before,
         owner=str(audit.store.owner),
     )
 
 
-def receipt_of(job: Recorded, outcome: Outcome, *, started: bool) -> Receipt:
+def policies_of(decision: Decision) -> dict[str, str]:
+    """Return the digests of what decided, by name."""
+    digests = decision.digests
+    found = {"host_policy": digests.host_policy}
+    if digests.workspace_policy is not None:
+        found["workspace_policy"] = digests.workspace_policy
+    return found
+
+
+def receipt_of(job: Job, outcome: Outcome, *, started: bool) -> Receipt:
     """Return the record of how it ended."""
     return Receipt(
         receipt_id=outcome.receipt_id,
@@ -86,6 +61,7 @@ def receipt_of(job: Recorded, outcome: Outcome, *, started: bool) -> Receipt:
         usage=outcome.usage,
         limits=outcome.limits,
         image=outcome.image,
+        policies=outcome.policy_digests,
         snapshot_before=outcome.snapshot_before,
         snapshot_after=outcome.snapshot_after,
         effects=(

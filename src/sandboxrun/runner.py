@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 import structlog
-from pydantic import ValidationError
 
-from sandboxrun.audit.log import AuditLog, open_audit
-from sandboxrun.config import Settings, host_environment
-from sandboxrun.engine.connect import EngineSearch
-from sandboxrun.engine.connect import open_engine as connect_engine
-from sandboxrun.engine.docker import DockerEngine
-from sandboxrun.engine.init_cache import InitInstallation
-from sandboxrun.engine.protocol import Engine, EngineInfo
+from sandboxrun.accepting import as_request, stored_request
+from sandboxrun.approval.question import Approver
+from sandboxrun.audit.log import open_audit
+from sandboxrun.config import Settings
+from sandboxrun.engine.protocol import EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.job import Job, Tools
 from sandboxrun.model.event import Event, Queued, Stream
@@ -29,31 +25,37 @@ from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
-from sandboxrun.model.validation import usage_error
-from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
+from sandboxrun.opening import open_engine, open_tools, redaction_of, upkeep_of
 from sandboxrun.output.capture import OutputPolicy
 from sandboxrun.output.display import display
-from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.output.secret_forms import Secret
-from sandboxrun.output.spools import SpoolPolicy, spool_path
+from sandboxrun.output.spools import spool_path
 from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.pipeline import execute
 from sandboxrun.recovery import recover
 from sandboxrun.settle.cause import Cause, Stop
-from sandboxrun.state.artifacts import ArtifactRows
+from sandboxrun.settle.task_group import plain_task_group
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.requests import RequestDesk, RequestKind, answer
 from sandboxrun.state.runs import NewRun, Runs
 from sandboxrun.state.store import Store, open_store
-from sandboxrun.workspace.workspaces import Workspaces, open_workspaces
+from sandboxrun.workspace.workspaces import Workspaces
 
 SYNC_SECONDS = 2.0
 """Between two syncs of the workspaces' store; what a power loss can take back."""
 CANCEL_SECONDS = 60.0
 """Longest wait for a cancelled run: the sum of the pipeline's own bounds, with room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who answers where a policy asks."""
+
+    approver: Approver | None
+    wait_seconds: float | None
 
 
 class Run:
@@ -150,10 +152,10 @@ class Runner:
                 )
             audit = await open_audit(store)
             opened.push_async_callback(audit.finish)
-            tools = await _tools(chosen, store, audit, engine)
+            tools = await open_tools(chosen, store, audit, engine)
             await recover(engine, audit, tools.workspaces)
-            redaction = await anyio.to_thread.run_sync(_redaction, directory.path)
-            group = await opened.enter_async_context(anyio.create_task_group())
+            redaction = await anyio.to_thread.run_sync(redaction_of, directory.path)
+            group = await opened.enter_async_context(plain_task_group())
             runner = cls(chosen, tools, store, group, redaction)
             group.start_soon(runner._desk.serve)
             group.start_soon(audit.keep_durable)
@@ -171,11 +173,14 @@ class Runner:
     async def start(self, request: Request | str | None = None, **fields: Any) -> Run:  # noqa: ANN401 - the request's own types
         """Accept a request and start it; return at once with the run.
 
-        ``request`` is a `Request`, or a shell command whose other fields are keywords. Raises
-        `UsageError` for a malformed one and `StateError`. Cancelling may leave an accepted run,
+        ``request`` is a `Request`, or a shell command whose other fields are keywords. Two
+        keywords say who answers where a policy asks: ``approver`` (see
+        `sandboxrun.approval.question.Approver`), and ``wait_approval_seconds``, how long answers
+        of other processes are waited for; without either an ask is a no. Raises `UsageError` for a malformed one and `StateError`. Cancelling may leave an accepted run,
         which is settled as cancelled when the runner closes.
         """
-        job = await self._accept(_as_request(request, fields))
+        asking = Asking(fields.pop("approver", None), fields.pop("wait_approval_seconds", None))
+        job = await self._accept(as_request(request, fields), asking)
         run = Run(job)
         self._group.start_soon(self._supervise, job, run)
         return run
@@ -195,7 +200,7 @@ class Runner:
                 await run.outcome()
             raise
 
-    async def _accept(self, request: Request) -> Job:
+    async def _accept(self, request: Request, asking: Asking) -> Job:
         if request.workspace is not None:
             await self.workspaces.show(request.workspace)
         settings = self.settings
@@ -218,6 +223,8 @@ class Runner:
             principal=principal,
             started_at=started_at,
             ordering=settings.ordering,
+            approver=asking.approver,
+            wait_approval_seconds=asking.wait_seconds,
             stop=stop,
             log=log,
         )
@@ -228,7 +235,7 @@ class Runner:
                 principal=principal,
                 conversation=request.conversation,
                 started_at=rfc3339(started_at),
-                request_json=_stored(request, log),
+                request_json=stored_request(request, log),
             ),
             durable=False,
         )
@@ -298,98 +305,6 @@ async def _keep_in_bounds(upkeep: Upkeep) -> None:
     except SandboxrunError:
         # A disk that refuses to remove is no reason to end the runs; they meet it themselves.
         return
-
-
-def _redaction(state: Path) -> Redaction:
-    """Return what is removed from the output of every run; compiled once a machine."""
-    return Redaction.of(host_secrets(host_environment()), cache=state)
-
-
-async def _tools(settings: Settings, store: Store, audit: AuditLog, engine: Engine) -> Tools:
-    info = await engine.describe()
-    installation = store.directory.installation_id
-    return Tools(
-        engine=engine,
-        info=info,
-        init=InitInstallation(engine, info, store.directory.engine, installation),
-        audit=audit,
-        workspaces=await open_workspaces(engine, info.engine_id, store),
-        artifacts=artifacts_of(store, settings),
-        env_allow=settings.env_allow,
-        installation=installation,
-    )
-
-
-def artifacts_of(store: Store, settings: Settings) -> Artifacts:
-    """Return the artifacts of an open store, with the policy of ``settings``."""
-    policy = ArtifactPolicy(settings.artifact_lifetime_seconds, settings.artifact_budget_bytes)
-    return Artifacts(store.directory.artifacts, ArtifactRows(store), policy)
-
-
-def upkeep_of(store: Store, settings: Settings) -> Upkeep:
-    """Return what keeps the output of runs within the bounds of ``settings``."""
-
-    async def unsettled() -> frozenset[str]:
-        return frozenset(row.run_id for row in await Runs(store).unsettled())
-
-    return Upkeep(
-        artifacts=artifacts_of(store, settings),
-        spools=store.directory.spool,
-        policy=SpoolPolicy(budget_bytes=settings.spool_budget_bytes),
-        unsettled=unsettled,
-    )
-
-
-@asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[DockerEngine]:
-    """Connect to the engine the settings name or find, starting the managed one if it is that.
-
-    Raises `ConfigurationError` and engine faults. Leaving closes the connections only.
-    """
-    engine = await connect_engine(
-        EngineSearch(
-            state_dir=settings.state_dir,
-            engine=settings.engine,
-            docker_host=settings.docker_host,
-            docker_config=settings.docker_config,
-            docker_context=settings.docker_context,
-            xdg_runtime_dir=settings.xdg_runtime_dir,
-        )
-    )
-    try:
-        yield engine
-    finally:
-        await engine.aclose()
-
-
-def request_from(**fields: Any) -> Request:  # noqa: ANN401 - the request's own types
-    """Return a request of ``fields``. Raises `UsageError` naming the first one at fault."""
-    try:
-        return Request(**fields)
-    except ValidationError as invalid:
-        raise usage_error(invalid) from invalid
-
-
-def _as_request(request: Request | str | None, fields: Mapping[str, Any]) -> Request:
-    if isinstance(request, Request):
-        if fields:
-            raise UsageError("Give a Request or its fields, and not both.")
-        return request
-    given = dict(fields) if request is None else {"command": request, **fields}
-    return request_from(**given)
-
-
-def _stored(request: Request, log: RunLog) -> str:
-    """Return the request as it is kept: names of the environment, never its values."""
-    shown = request.model_dump(mode="json", exclude={"env", "secrets", "stdin"})
-    if request.command is not None:
-        shown["command"] = log.text(escaped(request.command))
-    if request.argv is not None:
-        shown["argv"] = [log.text(escaped(argument)) for argument in request.argv]
-    shown["secrets"] = sorted(escaped(name) for name in request.secrets)
-    shown["env"] = sorted(escaped(name) for name in request.env)
-    shown["stdin_bytes"] = None if request.stdin is None else len(request.stdin)
-    return json.dumps(shown)
 
 
 def run(request: Request | str | None = None, **fields: Any) -> Outcome:  # noqa: ANN401 - the request's own types

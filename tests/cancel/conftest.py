@@ -35,7 +35,9 @@ def cancelling(
 ) -> Iterator[Cancelling]:
     kind, backend, stride = request.param
     settings = Settings(
-        state_dir=tmp_path_factory.mktemp("state") / "s", engine=engine_address(kind)
+        state_dir=tmp_path_factory.mktemp("state") / "s",
+        engine=engine_address(kind),
+        policy="rollout",
     )
     interrupter = Interrupter()
     with (

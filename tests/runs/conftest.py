@@ -21,6 +21,7 @@ def bench(
     settings = Settings(
         state_dir=tmp_path_factory.mktemp("state") / "s",
         engine=engine_address(kind),
+        policy="rollout",
         runtime=runtime,
     )
     with (

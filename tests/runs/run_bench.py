@@ -73,6 +73,7 @@ class Bench:
             "HOME": os.environ.get("HOME", "/"),
             "SANDBOXRUN_STATE_DIR": str(self.settings.state_dir),
             "SANDBOXRUN_ENGINE": str(self.settings.engine),
+            "SANDBOXRUN_POLICY": self.settings.policy,
         }
 
     def leftovers(self) -> list[str]:

@@ -29,6 +29,33 @@ class Usage(BaseModel):
     """Processes still there when the command ended; they were killed."""
 
 
+class Found(BaseModel):
+    """One finding of screening, and the bytes of the command it is about."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: str
+    reason: str
+    start: int
+    end: int
+
+
+class Decided(BaseModel):
+    """What was decided before anything ran, and by which rule."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tier: str
+    """``never``, ``ask`` or ``auto``."""
+    effect: str
+    """``read_only`` where that was proved, else ``mutating``."""
+    rule: str
+    """Who decided, as ``source:rule``."""
+    findings: tuple[Found, ...] = ()
+    clamped: dict[str, float] = {}
+    """What was asked for above a policy's maximum, by name; ``limits`` has what was given."""
+
+
 class Outcome(BaseModel):
     """How a run ended and what it left. Frozen; the same JSON on every interface."""
 
@@ -46,6 +73,10 @@ class Outcome(BaseModel):
     """Name of the signal that ended it, or null."""
     reason: str
     """A sentence a model can act on: what happened and what it may do next."""
+    decision: Decided | None = None
+    """Null where the run ended before it was judged."""
+    policy_digests: dict[str, str] = {}
+    """Of the policies that were in force."""
     started_at: datetime
     elapsed_seconds: float
     """The command's own time, without waiting or preparing."""

@@ -30,6 +30,16 @@ class Status(StrEnum):
     """The kernel ended it at the memory limit."""
     OUTPUT_LIMIT = "output_limit"
     """It wrote more than is kept, and was ended for it."""
+    REFUSED = "refused"
+    """Screening or a policy forbids it; nobody is asked and nothing was started."""
+    CONSENT_REQUIRED = "consent_required"
+    """Nobody accepted the policies in force for this workspace; nothing was started."""
+    APPROVAL_DENIED = "approval_denied"
+    """Somebody had to say yes and said no, or could not be asked; nothing was started."""
+    APPROVAL_EXPIRED = "approval_expired"
+    """Nobody answered in time; nothing was started."""
+    WORKSPACE_LOST = "workspace_lost"
+    """The workspace's volume was removed or replaced from outside; nothing was started."""
     IMAGE_UNUSABLE = "image_unusable"
     """The image is missing or cannot run commands; nothing was started."""
     INVALID_CWD = "invalid_cwd"
@@ -42,6 +52,8 @@ class Status(StrEnum):
 
 _FAULT: Final = 125
 _SIGNAL_BASE: Final = 128
+_NO_PERMISSION: Final = 77
+"""EX_NOPERM of sysexits.h."""
 _EXIT_STATUS: Final = MappingProxyType(
     {
         Status.SUCCEEDED: 0,
@@ -53,6 +65,11 @@ _EXIT_STATUS: Final = MappingProxyType(
         Status.CANCELLED: 130,
         Status.OUT_OF_MEMORY: 137,
         Status.OUTPUT_LIMIT: 122,
+        Status.REFUSED: _NO_PERMISSION,
+        Status.CONSENT_REQUIRED: _NO_PERMISSION,
+        Status.APPROVAL_DENIED: _NO_PERMISSION,
+        Status.APPROVAL_EXPIRED: _NO_PERMISSION,
+        Status.WORKSPACE_LOST: 121,
         Status.IMAGE_UNUSABLE: _FAULT,
         Status.INVALID_CWD: _FAULT,
         Status.ENGINE_FAILED: _FAULT,

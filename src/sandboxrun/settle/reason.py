@@ -61,7 +61,14 @@ def reason_for(  # noqa: C901, PLR0911, PLR0912 - one sentence a status
                 "until then was kept. Write to a file, filter, or ask for later output to be "
                 "discarded (on_output_limit)."
             )
-        case Status.IMAGE_UNUSABLE | Status.ENGINE_FAILED:
+        case (
+            Status.REFUSED
+            | Status.CONSENT_REQUIRED
+            | Status.APPROVAL_DENIED
+            | Status.APPROVAL_EXPIRED
+        ):
+            return verdict.said
+        case Status.IMAGE_UNUSABLE | Status.ENGINE_FAILED | Status.WORKSPACE_LOST:
             return _fault(verdict)
         case Status.INVALID_CWD:
             return (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from sandboxrun.engine.protocol import ContainerState
-from sandboxrun.errors import ImageUnusableError, SandboxrunError
+from sandboxrun.errors import ImageUnusableError, SandboxrunError, WorkspaceLostError
 from sandboxrun.init.records import ExitKind, ExitRecord
 from sandboxrun.model.status import Status
 from sandboxrun.settle.cause import Cause
@@ -33,6 +33,8 @@ class Ending:
     """Whether bash interpreted the command, or argv was executed as it is."""
     cause: Cause | None = None
     """Who asked sandboxrun to end it."""
+    stopped: tuple[Status, str] | None = None
+    """How it was not allowed, and the sentence that says why."""
     fault: SandboxrunError | None = None
     """What went wrong outside the command."""
     record: ExitRecord | None = None
@@ -49,22 +51,29 @@ class Verdict:
     exit_code: int | None = None
     signal: int | None = None
     fault: SandboxrunError | None = None
+    said: str = ""
+    """Why it was not allowed, in the words of who decided."""
     errno: int | None = None
     """Why the command could not be started, where the kernel said so."""
 
 
-def settle(ending: Ending) -> Verdict:
+def settle(ending: Ending) -> Verdict:  # noqa: PLR0911 - one rule, one return
     """Return the verdict. Total: every ending has one."""
     if ending.cause is Cause.OUTPUT_LIMIT:
         return _output_limit(ending.record)
     if ending.record is not None:
         return _by_record(ending, ending.record)
+    if ending.stopped is not None:
+        status, said = ending.stopped
+        return Verdict(status=status, said=said)
     if ending.cause is not None:
         return _by_cause(ending.cause)
     if ending.state is not None and ending.state.oom_killed:
         return Verdict(status=Status.OUT_OF_MEMORY)
     if isinstance(ending.fault, ImageUnusableError):
         return Verdict(status=Status.IMAGE_UNUSABLE, fault=ending.fault)
+    if isinstance(ending.fault, WorkspaceLostError):
+        return Verdict(status=Status.WORKSPACE_LOST, fault=ending.fault)
     return Verdict(status=Status.ENGINE_FAILED, fault=ending.fault)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 
@@ -40,10 +41,25 @@ class Begun:
     lowers: tuple[str, ...]
 
 
+class Custody(Protocol):
+    """Whoever keeps rows about workspaces: told inside the transaction that makes or ends one."""
+
+    def created(self, tx: rows.Connection, workspace_id: str) -> None:
+        """Note that a named workspace is being made."""
+        ...
+
+    def removed(self, tx: rows.Connection, workspace_id: str) -> None:
+        """Note that it is being removed."""
+        ...
+
+
 class Workspaces:
     """All workspaces of one installation on one engine. Made by `open_workspaces`."""
 
-    def __init__(self, engine: Engine, state: Store, layers: LayerStore) -> None:
+    def __init__(
+        self, engine: Engine, state: Store, layers: LayerStore, custody: Custody | None = None
+    ) -> None:
+        self._custody = custody
         self._state = state
         self._layers = layers
         self._access = Access(engine, state, layers, Line(state))
@@ -85,7 +101,14 @@ class Workspaces:
         `UnknownWorkspaceError`, `UnknownSnapshotError` and `UsageError` for a taken name.
         Cancelling leaves it made or not.
         """
-        return await self._state.write(lambda tx: _fork(tx, name, new, at), durable=False)
+
+        def fork(tx: rows.Connection) -> Workspace:
+            forked = _fork(tx, name, new, at)
+            if self._custody is not None:
+                self._custody.created(tx, forked.workspace_id)
+            return forked
+
+        return await self._state.write(fork, durable=False)
 
     async def restore(self, name: str, snapshot_id: str) -> Workspace:
         """Make a snapshot the present state again, after the running writers. Later ones stay.
@@ -137,6 +160,8 @@ class Workspaces:
                     f"Workspace {name!r} is in use.", advice="Wait for its run, or cancel it."
                 )
             rows.remove_workspace(tx, workspace.workspace_id)
+            if self._custody is not None:
+                self._custody.removed(tx, workspace.workspace_id)
             mount_rows.doom_layers(tx, self._layers.row.store_id)
 
         await self._state.write(remove)
@@ -313,6 +338,8 @@ class Workspaces:
             rows.seal_layer(tx, layer, entries)
             owner = self._state.owner if name is None else None
             rows.add_workspace(tx, workspace, store_id, owner)
+            if name is not None and self._custody is not None:
+                self._custody.created(tx, workspace_id)
             created = rows.new_snapshot(
                 snapshot_id, workspace_id, SnapshotCause.CREATED, parent=None
             )
@@ -338,12 +365,14 @@ class Workspaces:
         )
 
 
-async def open_workspaces(engine: Engine, engine_id: str, state: Store) -> Workspaces:
+async def open_workspaces(
+    engine: Engine, engine_id: str, state: Store, *, custody: Custody | None = None
+) -> Workspaces:
     """Return the workspaces on an engine; its store is made at the first call.
 
     Raises `WorkspaceLostError` and engine faults. Cancelling may leave an empty volume.
     """
-    return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state))
+    return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state), custody)
 
 
 def _reserve(tx: rows.Connection, layer: str, store_id: str, *, as_root: bool) -> int:

@@ -18,8 +18,8 @@ from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.tables import print_table
 from sandboxrun.model.artifact import ArtifactRow
+from sandboxrun.opening import artifacts_of
 from sandboxrun.output.escape import TerminalEscaper
-from sandboxrun.runner import artifacts_of
 from sandboxrun.state.artifacts import ArtifactRows
 
 app = typer.Typer(name="artifact", help="The complete output of runs.", no_args_is_help=True)

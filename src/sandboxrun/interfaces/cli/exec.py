@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 import typer
 from typer.core import TyperCommand
 
+from sandboxrun.accepting import request_from
+from sandboxrun.approval.question import Approver, operator_approver
 from sandboxrun.config import Settings, host_environment
 from sandboxrun.errors import InvalidEnvironmentError, UsageError
 from sandboxrun.interfaces.cli.live import Mode, follow
 from sandboxrun.interfaces.cli.options import EngineOption, read_size
 from sandboxrun.interfaces.cli.signals import cancel_on_signal
+from sandboxrun.interfaces.cli.terminal_approver import terminal_approver
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.output_limit import OnOutputLimit
 from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.request import Request
 from sandboxrun.model.status import exit_status
-from sandboxrun.runner import Runner, request_from
+from sandboxrun.runner import Runner
 
 _ARGV = "sandboxrun.argv"
 
@@ -81,6 +86,16 @@ def exec_command(
     preview: Annotated[
         PreviewShape, typer.Option(help="Which part of a long output the outcome shows.")
     ] = PreviewShape.TAIL,
+    policy: Annotated[
+        str | None, typer.Option(help="Host policy: default, strict, ci, rollout, or a file.")
+    ] = None,
+    approve: Annotated[
+        bool, typer.Option("--approve", help="You say yes to what would be asked.")
+    ] = False,
+    wait_approval: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Wait so long for `sandboxrun approvals approve`."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the outcome, alone, on stdout.")
     ] = False,
@@ -90,7 +105,7 @@ def exec_command(
 
     The container has no network, hard limits and a scrubbed environment, and is gone afterwards.
 
-    Exit status: the command's own; 2 usage, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
+    Exit status: the command's own; 2 usage, 77 refused, denied or consent required, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
     directory, 126 not executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
     """
     argv: Sequence[str] | None = ctx.meta.get(_ARGV)
@@ -100,7 +115,7 @@ def exec_command(
         )
     if command is not None and argv is not None:
         raise UsageError("Give a shell command, or a program after --, and not both.")
-    settings = Settings.read(engine=engine, runtime=runtime)
+    settings = Settings.read(engine=engine, runtime=runtime, policy=policy)
     request = request_from(
         command=command,
         argv=None if argv is None else tuple(argv),
@@ -120,13 +135,28 @@ def exec_command(
         stdin=sys.stdin.buffer.read() if stdin else None,
     )
     mode = Mode.EVENTS if events else Mode.OUTCOME if as_json else Mode.STREAMS
-    outcome = anyio.run(_run, settings, request, mode)
+    outcome = anyio.run(_run, settings, request, mode, Asked(approve, wait_approval))
     raise typer.Exit(exit_status(outcome.status, outcome.exit_code, outcome.signal))
 
 
-async def _run(settings: Settings, request: Request, mode: Mode) -> Outcome:
-    async with Runner.open(settings) as runner:
-        run = await runner.start(request)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says about answers."""
+
+    approve: bool
+    wait_seconds: float | None
+
+
+async def _run(settings: Settings, request: Request, mode: Mode, asked: Asked) -> Outcome:
+    async with AsyncExitStack() as opened:
+        runner = await opened.enter_async_context(Runner.open(settings))
+        if asked.approve:
+            approver: Approver | None = operator_approver(settings.principal)
+        else:
+            approver = await opened.enter_async_context(terminal_approver(settings.principal))
+        run = await runner.start(
+            request, approver=approver, wait_approval_seconds=asked.wait_seconds
+        )
         async with cancel_on_signal(run):
             return await follow(run, mode)
 

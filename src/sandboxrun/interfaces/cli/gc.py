@@ -15,7 +15,7 @@ from sandboxrun.config import Settings
 from sandboxrun.errors import StateError, UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
-from sandboxrun.runner import upkeep_of
+from sandboxrun.opening import upkeep_of
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.leases import lease
 from sandboxrun.state.leftovers import sweep

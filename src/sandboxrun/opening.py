@@ -1,0 +1,139 @@
+"""What a runner is made of: the engine, the judge, the workspaces, what keeps bounds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+
+from sandboxrun.approval.approvals import Approvals
+from sandboxrun.approval.consents import Consents, forget_workspace, insert_consent
+from sandboxrun.approval.grants import Grants
+from sandboxrun.audit.log import AuditLog
+from sandboxrun.config import Settings, host_environment
+from sandboxrun.deciding import Judge
+from sandboxrun.engine.connect import EngineSearch
+from sandboxrun.engine.connect import open_engine as connect_engine
+from sandboxrun.engine.docker import DockerEngine
+from sandboxrun.engine.init_cache import InitInstallation
+from sandboxrun.engine.protocol import Engine
+from sandboxrun.job import Tools
+from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
+from sandboxrun.output.host_secrets import host_secrets
+from sandboxrun.output.redact import Redaction
+from sandboxrun.output.spools import SpoolPolicy
+from sandboxrun.output.upkeep import Upkeep
+from sandboxrun.policy.load import load_policy
+from sandboxrun.screening import screen
+from sandboxrun.state.artifacts import ArtifactRows
+from sandboxrun.state.runs import Runs
+from sandboxrun.state.store import Store
+from sandboxrun.workspace.workspaces import open_workspaces
+
+SYNC_SECONDS = 2.0
+"""Between two syncs of the workspaces' store; what a power loss can take back."""
+CANCEL_SECONDS = 60.0
+"""Longest wait for a cancelled run: the sum of the pipeline's own bounds, with room."""
+
+
+def redaction_of(state: Path) -> Redaction:
+    """Return what is removed from the output of every run; compiled once a machine."""
+    return Redaction.of(host_secrets(host_environment()), cache=state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Custody:
+    """Whoever creates a workspace here accepts the policies in force; nothing outlives it."""
+
+    judge: Judge
+    principal: str
+
+    def created(self, tx: sqlite3.Connection, workspace_id: str) -> None:
+        insert_consent(
+            tx,
+            principal=self.principal,
+            workspace=workspace_id,
+            digests=self.judge.digests(),
+            given_by=self.principal,
+        )
+
+    def removed(self, tx: sqlite3.Connection, workspace_id: str) -> None:
+        forget_workspace(tx, workspace_id)
+
+
+async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: Engine) -> Tools:
+    """Return what all runs of a runner share.
+
+    Raises `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
+    store volume.
+    """
+    info = await engine.describe()
+    installation = store.directory.installation_id
+    judge = Judge(
+        policy=await anyio.to_thread.run_sync(load_policy, settings.policy, screen),
+        audit=audit,
+        approvals=Approvals(store),
+        consents=Consents(store),
+        grants=Grants(store),
+    )
+    return Tools(
+        engine=engine,
+        info=info,
+        init=InitInstallation(engine, info, store.directory.engine, installation),
+        audit=audit,
+        workspaces=await open_workspaces(
+            engine, info.engine_id, store, custody=_Custody(judge, settings.principal)
+        ),
+        judge=judge,
+        artifacts=artifacts_of(store, settings),
+        env_allow=settings.env_allow,
+        installation=installation,
+    )
+
+
+def artifacts_of(store: Store, settings: Settings) -> Artifacts:
+    """Return the artifacts of an open store, with the policy of ``settings``."""
+    policy = ArtifactPolicy(settings.artifact_lifetime_seconds, settings.artifact_budget_bytes)
+    return Artifacts(store.directory.artifacts, ArtifactRows(store), policy)
+
+
+def upkeep_of(store: Store, settings: Settings) -> Upkeep:
+    """Return what keeps the output of runs within the bounds of ``settings``."""
+
+    async def unsettled() -> frozenset[str]:
+        return frozenset(row.run_id for row in await Runs(store).unsettled())
+
+    return Upkeep(
+        artifacts=artifacts_of(store, settings),
+        spools=store.directory.spool,
+        policy=SpoolPolicy(budget_bytes=settings.spool_budget_bytes),
+        unsettled=unsettled,
+    )
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings) -> AsyncIterator[DockerEngine]:
+    """Connect to the engine the settings name or find, starting the managed one if it is that.
+
+    Raises `ConfigurationError` and engine faults. Leaving closes the connections only.
+    """
+    engine = await connect_engine(
+        EngineSearch(
+            state_dir=settings.state_dir,
+            engine=settings.engine,
+            docker_host=settings.docker_host,
+            docker_config=settings.docker_config,
+            docker_context=settings.docker_context,
+            xdg_runtime_dir=settings.xdg_runtime_dir,
+        )
+    )
+    try:
+        yield engine
+    finally:
+        await engine.aclose()
