@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -129,6 +130,7 @@ def test_closing_the_runner_settles_what_still_runs(cancelling: Cancelling) -> N
 
 
 async def _until_started(run: Any) -> None:
-    async for event in run.events():
-        if event.type == "started":
-            return
+    async with aclosing(run.events()) as events:
+        async for event in events:
+            if event.type == "started":
+                return
