@@ -78,7 +78,12 @@ class Walk:
             parsed = self._parse(command).statements if command != text else None
             if parsed is not None and not self._late():
                 self.run(parsed, scope.copy(), stdin)
-        lines = text.split("\n")
+        lines = text.rstrip("\n").split("\n")
+        for dropped in range(1, min(_DROPPED_LINES, len(lines) - 1) + 1):
+            parsed = self._parse("\n".join(lines[:-dropped]) + "\n").statements
+            if parsed is not None and not self._late():
+                self.run(parsed, scope.copy(), stdin)
+                break
         if len(lines) > 2 * _LOOSE_LINES:
             lines = lines[:_LOOSE_LINES] + lines[-_LOOSE_LINES:]
         for line in lines:
@@ -324,6 +329,8 @@ class Walk:
 _RECURSIONS = 3
 _CHANGING = frozenset({"env.code", "option.program", "git.hook", "unresolved.code"})
 """Findings after which a program other than the one named may run: nothing is proved."""
+_DROPPED_LINES = 2
+"""Last lines without which an unparsable script is tried again."""
 _LOOSE_LINES = 200
 _LOOSE_CHARACTERS = 2000
 

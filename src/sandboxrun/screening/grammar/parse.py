@@ -40,31 +40,47 @@ def parse_script(text: str, binary: Path, deadline: float) -> Parsed:
         return Parsed(None, "limit.size")
     if too_deep(structure):
         return Parsed(None, "limit.depth")
-    return _parse_slowly(text, binary, min(PARSER_SECONDS, deadline - time.monotonic()))
+    return _parse_slowly(text, binary, deadline)
 
 
-def _parse_slowly(text: str, binary: Path, seconds: float) -> Parsed:
+_TIME_AFTER_REDIRECTION = re.compile(rb"([<>]&?[ \t]*[\w/.-]+[ \t]+)time(?=[ \t])")
+
+
+def _parse_slowly(text: str, binary: Path, deadline: float) -> Parsed:
     script = encoded(text)
-    if seconds <= 0:
-        return Parsed(None, "limit.time")
     try:
-        answer = parse_json(script, binary, seconds)
+        root = _tree_of(script, binary, deadline)
+        doubt = None
+        if root is None:
+            # Here `time` is a program for bash and an error for the parser. `env` runs its words
+            # as well and is as long; the doubt stays.
+            script, changed = _TIME_AFTER_REDIRECTION.subn(rb"\1env ", script)
+            root = _tree_of(script, binary, deadline) if changed else None
+            doubt = "unparsed"
+        statements = None if root is None else read_file(root)
     except ParserStoppedError:
         return Parsed(None, "limit.time")
-    if answer is None:
-        return Parsed(None, "unparsed")
-    try:
-        root = json.loads(answer)
-        statements = read_file(root)
     except (UnknownNodeError, RecursionError, ValueError):
+        return Parsed(None, "unparsed")
+    if root is None or statements is None:
         return Parsed(None, "unparsed")
     if count_nodes(statements, TREE_NODES) >= TREE_NODES:
         return Parsed(None, "limit.size")
+    if doubt is not None:
+        return Parsed(statements, doubt)
     if len(script) > STRUCTURE_BYTES:
         return Parsed(statements, _compare_shortened(script, root, statements))
     if b"<<" in script and b"\\" in script:
         script = _without_escapes(script, root)
     return Parsed(statements, _compare(script, statements))
+
+
+def _tree_of(script: bytes, binary: Path, deadline: float) -> dict[str, Any] | None:
+    seconds = min(PARSER_SECONDS, deadline - time.monotonic())
+    if seconds <= 0:
+        raise ParserStoppedError
+    answer = parse_json(script, binary, seconds)
+    return None if answer is None else json.loads(answer)
 
 
 def _compare(script: bytes, statements: tuple[Statement, ...]) -> str | None:
