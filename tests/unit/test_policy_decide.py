@@ -13,6 +13,7 @@ from tests.policy_samples import (
     rule,
 )
 
+from sandboxrun.errors import UsageError
 from sandboxrun.model.limits import MIB
 from sandboxrun.model.request import Request
 from sandboxrun.policy.authority import Authority
@@ -255,3 +256,27 @@ def test_a_request_is_judged_by_what_it_names() -> None:
     assert requested.read_only
     assert Requested.of(Request(command=b"ls"), image="i").limits == {}
     assert screen_argv(["ls"]).tier is Tier.AUTO
+
+
+def test_an_unresolved_program_may_do_whatever_a_deny_forbids() -> None:
+    for when in (When(network=True), When(writes=("/etc/*",)), When(reads=("*.env",))):
+        forbidding = rule("no", Action.DENY, when)
+        assert match_rule(forbidding, screen("$TOOL x"), "shell").match is Match.MAYBE
+        assert match_rule(forbidding, screen("true"), "shell").match is Match.NO
+        allowing = rule("yes", Action.ALLOW, when)
+        assert match_rule(allowing, screen("$TOOL x"), "shell").match is Match.NO
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"pids": 1.0},
+        {"memory_mib": 1.0},
+        {"cpus": float("nan")},
+        {"timeout_seconds": 0.0},
+        {"x": 1},
+    ],
+)
+def test_a_limit_that_cannot_be_enforced_is_never_judged(limits: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="cannot be enforced"):
+        case("ls", limits=limits)
