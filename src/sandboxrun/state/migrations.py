@@ -177,6 +177,7 @@ CREATE TABLE layers (
   layer_id TEXT PRIMARY KEY,
   store_id TEXT NOT NULL REFERENCES stores (store_id),
   state TEXT NOT NULL CHECK (state IN ('open', 'sealed', 'doomed')),
+  maker TEXT,
   entries INTEGER NOT NULL DEFAULT 0 CHECK (entries >= 0)
 ) STRICT;
 CREATE INDEX layers_doomed ON layers (layer_id) WHERE state = 'doomed';

@@ -79,10 +79,14 @@ def in_use(tx: sqlite3.Connection, workspace_id: str) -> bool:
 
 
 def doom_layers(tx: sqlite3.Connection, store_id: str, among: Iterable[str] | None = None) -> None:
-    """Mark the layers that no snapshot and no mount needs, so that they are removed."""
+    """Mark the layers that no snapshot and no mount needs, so that they are removed.
+
+    All sealed ones, for one that is being made is not needed yet; or those ``among`` given ones.
+    """
     if among is None:
+        sealed = "AND state = 'sealed'"
         tx.execute(
-            f"UPDATE layers SET state = 'doomed' WHERE store_id = ? AND {_UNNEEDED}",  # noqa: S608 - ours
+            f"UPDATE layers SET state = 'doomed' WHERE store_id = ? {sealed} AND {_UNNEEDED}",  # noqa: S608 - ours
             (store_id,),
         )
         return
@@ -98,6 +102,14 @@ def doomed_layers(tx: sqlite3.Connection, store_id: str) -> tuple[str, ...]:
         "SELECT layer_id FROM layers WHERE state = 'doomed' AND store_id = ?", (store_id,)
     )
     return tuple(layer for (layer,) in rows)
+
+
+def open_layers(tx: sqlite3.Connection, store_id: str) -> tuple[tuple[str, Owner], ...]:
+    """Return the layers that are being made or written, and by whom."""
+    rows = tx.execute(
+        "SELECT layer_id, maker FROM layers WHERE state = 'open' AND store_id = ?", (store_id,)
+    )
+    return tuple((layer, Owner.parse(maker)) for layer, maker in rows)
 
 
 def forget_layers(tx: sqlite3.Connection, layers: Iterable[str]) -> None:

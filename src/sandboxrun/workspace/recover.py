@@ -33,15 +33,12 @@ async def recover_workspaces(access: Access) -> RecoveredWorkspaces:
     engine refuses is left for the next time. Cancelling leaves the rest to the next recovery.
     """
     state = access.state
-    dead = await _dead(owner for _, owner in await state.read(mount_rows.tickets))
-    held = await state.read(mount_rows.tickets)
-    gone = tuple(ticket for ticket, owner in held if owner in dead)
-    await state.write(lambda tx: mount_rows.drop_tickets(tx, gone), durable=False)
     done = left = 0
     for mount in await state.read(mount_rows.list_mounts):
         if mount.owner in await _dead((mount.owner,)):
             put = await _put_away(access, mount)
             done, left = done + put, left + (not put)
+    await _drop_tickets(access)
     await _remove_throwaways(access)
     await _remove_volumes(access)
     return RecoveredWorkspaces(done, await remove_doomed(access), left)
@@ -55,16 +52,27 @@ async def _put_away(access: Access, mount: rows.MountRow) -> bool:
         return False
 
 
+async def _drop_tickets(access: Access) -> None:
+    held = await access.state.read(mount_rows.tickets)
+    dead = await _dead(owner for _, owner in held)
+    gone = tuple(ticket for ticket, owner in held if owner in dead)
+    await access.state.write(lambda tx: mount_rows.drop_tickets(tx, gone), durable=False)
+
+
 async def _remove_throwaways(access: Access) -> None:
     """Those of dead owners, and the layers that were being made for a workspace."""
+    store_id = access.layers.row.store_id
     found = await access.state.read(rows.throwaways)
-    dead = await _dead(owner for _, owner in found)
-    abandoned = [each for each, owner in found if owner in dead]
+    made = await access.state.read(lambda tx: mount_rows.open_layers(tx, store_id))
+    dead = await _dead(owner for _, owner in (*found, *made))
 
     def remove(tx: rows.Connection) -> None:
-        for each in abandoned:
-            rows.remove_workspace(tx, each)
-        mount_rows.doom_layers(tx, access.layers.row.store_id)
+        for each, owner in found:
+            if owner in dead:
+                rows.remove_workspace(tx, each)
+        unfinished = [layer for layer, maker in made if maker in dead]
+        mount_rows.doom_layers(tx, store_id, unfinished)
+        mount_rows.doom_layers(tx, store_id)
 
     await access.state.write(remove, durable=False)
 

@@ -60,7 +60,7 @@ def find_store(tx: sqlite3.Connection, engine_id: str) -> StoreRow | None:
     return None if row is None else StoreRow(*row)
 
 
-def add_store(tx: sqlite3.Connection, engine_id: str, store: StoreRow) -> StoreRow:
+def add_store(tx: sqlite3.Connection, engine_id: str, store: StoreRow, maker: Owner) -> StoreRow:
     """Add the store of an engine, or return the one another process has added."""
     found = find_store(tx, engine_id)
     if found is not None:
@@ -69,7 +69,7 @@ def add_store(tx: sqlite3.Connection, engine_id: str, store: StoreRow) -> StoreR
         "INSERT INTO stores (store_id, engine_id, volume, base, created_at) VALUES (?, ?, ?, ?, ?)",
         (store.store_id, engine_id, store.volume, store.base, timestamp()),
     )
-    add_layer(tx, store.base, store.store_id)
+    add_layer(tx, store.base, store.store_id, maker)
     seal_layer(tx, store.base, 0)
     return store
 
@@ -83,10 +83,11 @@ def free_uid(tx: sqlite3.Connection) -> int:
     return UID_FIRST + secrets.randbelow(UID_COUNT)
 
 
-def add_layer(tx: sqlite3.Connection, layer: str, store_id: str) -> None:
-    """Add a layer that is about to be made."""
+def add_layer(tx: sqlite3.Connection, layer: str, store_id: str, maker: Owner) -> None:
+    """Add a layer that ``maker`` is about to make."""
     tx.execute(
-        "INSERT INTO layers (layer_id, store_id, state) VALUES (?, ?, 'open')", (layer, store_id)
+        "INSERT INTO layers (layer_id, store_id, state, maker) VALUES (?, ?, 'open', ?)",
+        (layer, store_id, str(maker)),
     )
 
 
@@ -201,6 +202,16 @@ def stack_of(tx: sqlite3.Connection, snapshot_id: str) -> tuple[str, ...]:
     rows = tx.execute(
         "SELECT layer_id FROM snapshot_layers WHERE snapshot_id = ? ORDER BY position",
         (snapshot_id,),
+    )
+    return tuple(layer for (layer,) in rows)
+
+
+def stack_of_head(tx: sqlite3.Connection, workspace_id: str) -> tuple[str, ...]:
+    """Return the layers of a workspace's present state, the uppermost first."""
+    rows = tx.execute(
+        "SELECT layer_id FROM snapshot_layers WHERE snapshot_id = (SELECT head FROM workspaces"
+        " WHERE workspace_id = ?) ORDER BY position",
+        (workspace_id,),
     )
     return tuple(layer for (layer,) in rows)
 

@@ -159,7 +159,7 @@ async def _made(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
     volume = await engine.create_volume(VolumeSpec(wanted.volume, tags))
     store = OverlayStore(engine, wanted, volume.mountpoint, _layers(volume))
     await store.use(lambda layers: _fill(layers, wanted))
-    kept = await state.write(lambda tx: rows.add_store(tx, engine_id, wanted))
+    kept = await state.write(lambda tx: rows.add_store(tx, engine_id, wanted, state.owner))
     if kept == wanted:
         return store
     # Another process was faster; nobody has heard of this one.

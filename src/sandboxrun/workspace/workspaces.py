@@ -272,7 +272,7 @@ class Workspaces:
 
         def begin(tx: rows.Connection) -> Begun:
             layer = new_layer_id()
-            rows.add_layer(tx, layer, self._layers.row.store_id)
+            rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
             return self._begun(tx, workspace_id, run_id, layer)
 
         return await self._state.write(begin, durable=False)
@@ -321,7 +321,7 @@ class Workspaces:
         layer, store_id = new_layer_id(), self._layers.row.store_id
         snapshot_id, workspace_id = new_id("snap"), new_id("ws")
         uid = await self._state.write(
-            lambda tx: _reserve(tx, layer, store_id, as_root=as_root), durable=False
+            lambda tx: self._reserve(tx, layer, as_root=as_root), durable=False
         )
         await self._layers.require(())
         entries = await self._layers.use(lambda layers: plant(layers, layer, uid, seed))
@@ -348,10 +348,15 @@ class Workspaces:
         await self._state.write(add, durable=name is not None)
         return workspace
 
+    def _reserve(self, tx: rows.Connection, layer: str, *, as_root: bool) -> int:
+        rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
+        return ROOT_UID if as_root else rows.free_uid(tx)
+
     async def _discard(self, workspace_id: str) -> None:
         def discard(tx: rows.Connection) -> None:
+            stack = rows.stack_of_head(tx, workspace_id)
             rows.remove_workspace(tx, workspace_id)
-            mount_rows.doom_layers(tx, self._layers.row.store_id)
+            mount_rows.doom_layers(tx, self._layers.row.store_id, stack)
 
         await self._state.write(discard, durable=False)
         await remove_doomed(self._access)
@@ -373,11 +378,6 @@ async def open_workspaces(
     Raises `WorkspaceLostError` and engine faults. Cancelling may leave an empty volume.
     """
     return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state), custody)
-
-
-def _reserve(tx: rows.Connection, layer: str, store_id: str, *, as_root: bool) -> int:
-    rows.add_layer(tx, layer, store_id)
-    return ROOT_UID if as_root else rows.free_uid(tx)
 
 
 def _fork(tx: rows.Connection, name: str, new: str, at: str | None) -> Workspace:
