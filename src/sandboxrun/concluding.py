@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
+from typing import Final
 
 from sandboxrun.approval.authorise import Ending as Stopping
 from sandboxrun.errors import OutputError, StateError
@@ -21,6 +23,16 @@ from sandboxrun.records import policies_of, receipt_of
 from sandboxrun.settle.reason import reason_for
 from sandboxrun.settle.usage import usage_of
 from sandboxrun.settle.verdict import Ending, Verdict, settle
+
+_STOPPED: Final = MappingProxyType(
+    {
+        Stopping.REFUSED: Status.REFUSED,
+        Stopping.CONSENT_REQUIRED: Status.CONSENT_REQUIRED,
+        Stopping.APPROVAL_DENIED: Status.APPROVAL_DENIED,
+        Stopping.APPROVAL_EXPIRED: Status.APPROVAL_EXPIRED,
+        Stopping.CANCELLED: Status.CANCELLED,
+    }
+)
 
 
 async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
@@ -66,9 +78,7 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
 
 def _stopped(progress: Progress) -> tuple[Status, str] | None:
     stopped = progress.stopped
-    if stopped is None or stopped.ending is Stopping.CANCELLED:
-        return None
-    return Status(stopped.ending.value), stopped.reason
+    return None if stopped is None else (_STOPPED[stopped.ending], stopped.reason)
 
 
 def _decided(decision: Decision) -> Decided:
