@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 import anyio
 
 from sandboxrun.runner import Run
+from sandboxrun.settle.task_group import plain_task_group
 
 
 @asynccontextmanager
 async def cancel_on_signal(run: Run) -> AsyncIterator[None]:
     """Cancel ``run`` at SIGINT, SIGTERM or SIGHUP while the body runs."""
-    async with anyio.create_task_group() as group:
+    async with plain_task_group() as group:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
 
             async def forward() -> None:
