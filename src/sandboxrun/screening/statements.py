@@ -21,8 +21,9 @@ from sandboxrun.screening.grammar.tree import (
     Timed,
     While,
 )
+from sandboxrun.screening.judging.access import probes_secret
 from sandboxrun.screening.reading import marks
-from sandboxrun.screening.reading.expand import Expander
+from sandboxrun.screening.reading.expand import Arg, Expander
 from sandboxrun.screening.reading.scope import Scope
 from sandboxrun.screening.simple import run_simple
 
@@ -55,7 +56,10 @@ def read_command(
             return ""
         case Test(words, names):
             expander = Expander(scope, walk)
-            expander.visit(words)
+            for word in words:
+                for text in expander.value(word):
+                    if probes_secret(text, scope):
+                        walk.find("secret.probe", Arg(text, word.start, word.end))
             expander.arithmetic(names)
             return ""
         case If() | While() | For() | Case():

@@ -128,9 +128,11 @@ class Walk:
         streams = Streams(stdin)
         if statement.redirects:
             streams = apply_redirects(self, statement, inner, stdin)
-        output = ""
         if statement.command is not None:
             output = read_command(self, statement, statement.command, inner, streams.stdin)
+        else:
+            # `$(< file)` is the file's text.
+            output = streams.stdin if statement.redirects and streams.stdin is not None else ""
         for path in streams.sinks:
             before = inner.files.get(path, "") if streams.append else ""
             scope.files[path] = _bounded(before + output)

@@ -43,6 +43,11 @@ def read_codes(text: str, scope: Scope) -> list[str]:
     return codes
 
 
+def probes_secret(text: str, scope: Scope) -> bool:
+    """Tell whether testing the path ``text`` tells something about credentials."""
+    return any(is_secret(path) for path in resolve(text, scope))
+
+
 def write_codes(text: str, scope: Scope) -> list[str]:
     """Return the findings that writing the path ``text`` makes."""
     codes = read_codes(text, scope)

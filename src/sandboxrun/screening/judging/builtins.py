@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.screening.judging.access import probes_secret
 from sandboxrun.screening.judging.environment import environment_rule
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
@@ -242,6 +243,10 @@ def _test(inv: Invocation) -> Verdict:
     for place, arg in enumerate(inv.args[:-1]):
         if arg.text in ("-v", "-R"):
             _subscripts(inv, inv.args[place + 1 : place + 2])
+        elif re.fullmatch(r"-[a-hk-uwxGLNOS]", arg.text) and probes_secret(
+            inv.args[place + 1].text, inv.scope
+        ):
+            inv.find("secret.probe", inv.args[place + 1])
     return _QUIET
 
 

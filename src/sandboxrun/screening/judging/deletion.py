@@ -46,6 +46,10 @@ def deletion_codes(text: str, scope: Scope, *, recursive: bool) -> list[str]:
 def _deletion_code(path: str, text: str, *, recursive: bool) -> str | None:
     if is_secret(path):
         return "secret.read"
+    head, _, last = path.rpartition("/")
+    if path.startswith("/") and last and not last.strip(marks.UNKNOWN + marks.SPLAT):
+        # It may be anything in there, or nothing at all.
+        return "delete.system" if place_of(head or "/") is Place.SYSTEM else "unresolved.delete"
     target, everything = _contents(path)
     match place_of(target):
         case Place.ROOT:
@@ -91,10 +95,7 @@ def _contents(path: str) -> tuple[str, bool]:
     if (
         path.startswith("/")
         and last
-        and (
-            not last.strip(marks.STAR + marks.UNKNOWN + marks.SPLAT)
-            or marks.plain(last) in (".*", ".[!.]*", "..?*")
-        )
+        and (not last.strip(marks.STAR) or marks.plain(last) in (".*", ".[!.]*", "..?*"))
     ):
         return head or "/", True
     return path, False

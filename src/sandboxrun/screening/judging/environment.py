@@ -53,7 +53,9 @@ def environment_rule(walk: Judge, place: Arg, value: str, scope: Scope) -> None:
         _command(walk, place, value, scope)
     elif name in _LOADS:
         _loads(walk, place, value, scope)
-    elif name == "NODE_OPTIONS" and _NODE_LOADS.search(value):
+    elif (name == "PATH" and re.match(r"/(?:tmp|var/tmp|dev/shm)(?:/|:|$)", value)) or (
+        name == "NODE_OPTIONS" and _NODE_LOADS.search(value)
+    ):
         walk.find("env.code", place)
     elif name.startswith(("GIT_CONFIG_VALUE_", "BASH_FUNC_")):
         walk.find("env.code", place)

@@ -168,6 +168,9 @@ def _module(inv: Invocation, option: Arg, args: list[Arg]) -> Verdict:
         inv.find("network.use" if name.text != "pty" else "unresolved.code")
     if name.text in known:
         return inv.inner((name, *rest))._replace(read_only=False)
+    if name.text == "timeit":
+        for arg in rest:
+            _code(inv, arg)
     for arg in rest:
         inv.walk.read(arg, inv.scope)
     return MUTATING
@@ -182,8 +185,11 @@ def _program(inv: Invocation, rest: list[Arg]) -> Verdict:
             _code(inv, file._replace(text=text))
         elif marks.NETWORK in file.text or marks.DECODED in file.text:
             _code(inv, file)
-        for arg in rest:
+        for place, arg in enumerate(rest):
             inv.walk.read(arg, inv.scope)
+            if place and rest[place - 1].text in ("-c", "--command", "-e", "--eval"):
+                # `manage.py shell -c …` and its like hand code on.
+                _code(inv, arg)
         return Verdict(False, marks.UNKNOWN + marks.taint(inv.stdin))
     if inv.stdin is not None:
         if inv.stdin:

@@ -55,6 +55,8 @@ def _curl(inv: Invocation) -> Verdict:
         if value is not None and not is_loopback(value.text):
             remote = True
     changes = options.has("", "config") or options.value("K") is not None
+    if changes and not remote:
+        inv.find("network.use")
     output = marks.UNKNOWN + (marks.NETWORK if remote else "")
     return Verdict(not writes and not changes and not options.doubtful, output)
 
@@ -94,6 +96,8 @@ def _addresses(inv: Invocation, urls: list[Arg], *, local: bool = False) -> bool
     for url in urls:
         if METADATA.search(marks.plain(url.text)):
             inv.find("secret.metadata", url)
+        if re.search(r":237[56](?:/|$)", url.text):
+            inv.find("escape.engine", url)
         if not local and not is_loopback(url.text) and not url.text.lower().startswith("file:"):
             remote = True
             inv.find("network.use", url)
@@ -284,6 +288,13 @@ def _ip(inv: Invocation) -> Verdict:
     return Verdict(True)
 
 
+def _route(inv: Invocation) -> Verdict:
+    if any(arg.text in ("add", "del", "delete", "flush", "change") for arg in inv.args):
+        inv.find("system.setting")
+        return MUTATING
+    return Verdict(True)
+
+
 def _ifconfig(inv: Invocation) -> Verdict:
     operands = [arg for arg in inv.args if not arg.text.startswith("-")]
     if len(operands) > 1:
@@ -323,6 +334,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "socat": _socat,
     "ip": _ip,
     "ifconfig": _ifconfig,
+    "route": _route,
     "hostname": _hostname,
     "telnet": _telnet,
 }

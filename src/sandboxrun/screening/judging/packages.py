@@ -275,7 +275,11 @@ def _make(inv: Invocation) -> Verdict:
             _recipe(inv, file, text)
     for operand in options.operands:
         name, equals, value = operand.text.partition("=")
-        if equals and name in ("SHELL", "MAKE", ".SHELLFLAGS"):
+        if (
+            equals
+            and name in ("SHELL", "MAKE", ".SHELLFLAGS")
+            and not _PLAIN_SHELL.fullmatch(value)
+        ):
             inv.script(operand._replace(text=value))
         elif not equals and name in ("install", "uninstall", "install-strip", "install-bin"):
             if not any(
@@ -285,6 +289,9 @@ def _make(inv: Invocation) -> Verdict:
         elif not equals and _RUN_NAMES.fullmatch(name):
             inv.find("network.publish", operand)
     return MUTATING
+
+
+_PLAIN_SHELL: Final = re.compile(r"(?:/usr)?(?:/local)?(?:/bin/)?(?:bash|sh|dash|zsh|make)")
 
 
 def _recipe(inv: Invocation, place: Arg, text: str) -> None:
@@ -302,7 +309,7 @@ def _builder(inv: Invocation) -> Verdict:
     prefix = read_options(inv.args, "", ("prefix", "install")).value("", "prefix")
     if prefix is not None:
         inv.walk.write(prefix, inv.scope)
-    elif "--install" in words or (words[:1] == ["install"] and inv.name in ("ninja", "meson")):
+    elif "--install" in words or ("install" in words and inv.name in ("ninja", "meson")):
         inv.find("outside.write")
     return MUTATING
 

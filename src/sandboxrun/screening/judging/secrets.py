@@ -73,7 +73,18 @@ def is_secret(path: str) -> bool:
         return False
     if SOCKETS.search(path) or _HOST_KEY.match(path) or _PROCESS.match(path):
         return True
+    # What is not known at all is no sign of anything; the part before it may be.
+    path = "/".join(path.split("/")[: _known(path)])
     return any(matches(path, store) for store in _STORES if _near(path, store))
+
+
+_ANYTHING: Final = re.compile(f"[{marks.UNKNOWN}{marks.SPLAT}]+")
+
+
+def _known(path: str) -> int:
+    """Return how many components stand before the first that is wholly unknown."""
+    parts = path.split("/")
+    return next((i for i, part in enumerate(parts) if _ANYTHING.fullmatch(part)), len(parts))
 
 
 def _near(path: str, store: str) -> bool:

@@ -223,6 +223,9 @@ def _inner(inv: Invocation, wrapper: Wrapper, options: Options) -> str:
     if inv.name == "nix":
         rest = _after_command_option(inv.args)
     if not rest:
+        if inv.name in ("parallel", "sem") and "-h" not in [arg.text for arg in inv.args]:
+            # Without a command its input is the commands.
+            inv.script(inv.whole._replace(text=inv.stdin or marks.UNKNOWN))
         return marks.UNKNOWN
     if rest[0].text in ("-c", "--command") and wrapper.string:
         for text in rest[1:2]:
