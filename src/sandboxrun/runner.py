@@ -78,6 +78,11 @@ class Run:
         """Yield the output for somebody who watches; see `sandboxrun.output.display.display`."""
         return display(self._job.log)
 
+    @property
+    def output_cut(self) -> bool:
+        """Whether the command wrote more than is kept; the rest was only counted."""
+        return self._job.log.capture.limit_reached
+
     async def outcome(self) -> Outcome:
         """Return how the run ended, waiting for it. Cancelling leaves the run going on."""
         await self._done.wait()

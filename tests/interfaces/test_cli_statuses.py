@@ -80,8 +80,7 @@ class CommandLine:
                 process.kill()
 
 
-@pytest.fixture(scope="module")
-def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+def _command_line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     engine = engine_address(EngineKind.DOCKER)
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -92,7 +91,26 @@ def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     command_line = CommandLine(environment, engine)
     # The state directory and its installation id are there from the first command on.
     assert command_line("runs", "list").returncode == 0
+    assert command_line("workspace", "create", "accepted").returncode == 0
     return command_line
+
+
+@pytest.fixture(scope="module")
+def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return _command_line(tmp_path_factory)
+
+
+def test_a_workspace_whose_volume_was_removed_is_lost_and_not_empty(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    own = _command_line(tmp_path_factory)
+    volumes = own.docker("volume", "ls", "-q", "--filter", own.label).decode().split()
+    own.docker("volume", "rm", *volumes)
+    done = own("exec", "--json", "-w", "accepted", "ls")
+    if done.stdout:
+        assert json.loads(done.stdout)["status"] == Status.WORKSPACE_LOST.value
+    assert done.returncode == 121, done
+    assert b"Traceback" not in done.stderr
 
 
 STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
@@ -106,8 +124,12 @@ STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.OUTPUT_LIMIT: (122, ("yes",), {"SANDBOXRUN_OUTPUT_LIMIT_BYTES": "10000"}),
     Status.IMAGE_UNUSABLE: (125, ("--image", "no/such:image", "true"), {}),
     Status.INVALID_CWD: (125, ("--cwd", "/nope", "true"), {}),
+    Status.REFUSED: (77, ("sudo rm -rf /",), {}),
+    Status.APPROVAL_DENIED: (77, ("npm publish",), {}),
+    Status.APPROVAL_EXPIRED: (77, ("--wait-approval", "0.3", "npm publish"), {}),
+    Status.CONSENT_REQUIRED: (77, ("-w", "accepted", "--policy", "strict", "true"), {}),
 }
-ELSEWHERE = {Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST}
+ELSEWHERE = {Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST, Status.WORKSPACE_LOST}
 """Somebody else ends these: see the tests of their own."""
 
 
@@ -145,12 +167,13 @@ def test_a_container_killed_from_outside_is_no_end_of_the_command(sandboxrun: Co
 
 
 def test_the_run_of_a_killed_process_is_lost(sandboxrun: CommandLine) -> None:
-    with sandboxrun.running("exec", "--conversation", "killed", "sleep 600") as (process, container):
+    with sandboxrun.running("exec", "--conversation", "killed", "sleep 600") as (
+        process,
+        container,
+    ):
         process.kill()
         process.wait()
-    (row,) = [
-        row for row in sandboxrun.json("runs", "list") if row["conversation"] == "killed"
-    ]
+    (row,) = [row for row in sandboxrun.json("runs", "list") if row["conversation"] == "killed"]
     assert row["status"] == "orphaned"
     assert sandboxrun("exec", "true").returncode == 0
     shown = sandboxrun.json("runs", "show", row["run_id"])
@@ -230,7 +253,7 @@ def test_a_terminal_gets_no_control_sequences(sandboxrun: CommandLine) -> None:
         os.close(theirs)
         shown = bytearray()
         # Linux ends a terminal that nobody else has open with EIO.
-        with pytest.raises(OSError, match="Input/output"):
+        with pytest.raises(OSError, match="Input/output"):  # noqa: PT012 - the read that ends it
             while True:
                 shown += os.read(ours, 4096)
     os.close(ours)

@@ -24,6 +24,8 @@ _LOG_KEYS: Final = ("stream", "status")
 
 async def inspect_image(transport: Transport, reference: str) -> ImageInfo | None:
     """See `Engine.inspect_image`."""
+    if not reference:
+        return None
     what = f"inspect image {reference}"
     path = f"/images/{quote(reference, safe=':/')}/json"
     answer = await transport.ask(Call(what, "GET", path, attempts=ATTEMPTS))

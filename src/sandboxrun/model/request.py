@@ -11,6 +11,7 @@ from sandboxrun.model.limits import Limits
 from sandboxrun.model.output_limit import OnOutputLimit
 from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.text import RawBytes, escaped
+from sandboxrun.model.workspace import NAME_PATTERN
 
 MAX_COMMAND_BYTES = 16 * 1024 * 1024
 MAX_ENV_VALUE_BYTES = 128 * 1024 - 1
@@ -30,7 +31,7 @@ class Request(BaseModel):
     """A shell script, any bytes but NUL, at most 16 MiB."""
     argv: tuple[RawBytes, ...] | None = None
     """Program and arguments, executed without a shell."""
-    workspace: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
+    workspace: str | None = Field(default=None, pattern=NAME_PATTERN)
     """Name of the workspace mounted at ``/workspace``; None is a throwaway one."""
     cwd: RawBytes | None = None
     """Working directory: absolute, or relative to the workspace. Must exist in the sandbox."""
@@ -52,7 +53,7 @@ class Request(BaseModel):
     """Keep the complete output as an artifact even if the outcome shows all of it."""
     preview: PreviewShape = PreviewShape.TAIL
     """Which part of a long output the outcome shows."""
-    image: str | None = None
+    image: str | None = Field(default=None, min_length=1)
     """Image reference; None takes the setting's."""
     principal: str | None = None
     """Who asks; None takes the setting's."""

@@ -7,6 +7,8 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 DEFAULT_MOUNT = "/workspace"
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+"""What a workspace may be called: a label of the engine, a word of the shell."""
 HOME_NAME = ".home"
 """Directory of a workspace that is the command's HOME."""
 

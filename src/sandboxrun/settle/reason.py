@@ -88,10 +88,8 @@ def _because(number: int | None) -> str:
 def _children(oom_kills: int | None, limits: Limits) -> str:
     if oom_kills is None or oom_kills == 0:
         return ""
-    return (
-        f" {oom_kills} of its processes were killed at the memory limit of "
-        f"{limits.memory_bytes // MIB} MiB."
-    )
+    who = "One of its processes was" if oom_kills == 1 else f"{oom_kills} of its processes were"
+    return f" {who} killed at the memory limit of {limits.memory_bytes // MIB} MiB."
 
 
 def _fault(verdict: Verdict) -> str:

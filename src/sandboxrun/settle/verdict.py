@@ -138,7 +138,10 @@ def _signaled(ending: Ending, record: ExitRecord) -> Verdict:
 
 def _exec_failed(record: ExitRecord, *, shell: bool) -> Verdict:
     if shell:
-        fault = ImageUnusableError("The image has no bash, and a shell command needs one.")
+        fault = ImageUnusableError(
+            "No bash was found on PATH: the image has none, or the PATH given for the command "
+            "leads past it."
+        )
         return Verdict(status=Status.IMAGE_UNUSABLE, fault=fault, errno=record.errno)
     if record.errno in _MISSING_ERRNOS:
         return Verdict(status=Status.COMMAND_NOT_FOUND, exit_code=_NOT_FOUND, errno=record.errno)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from sandboxrun.model import labels
 from sandboxrun.model.effects import Effects
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.timings import Timings
-from sandboxrun.model.workspace import DEFAULT_MOUNT, Snapshot, SnapshotCause, Workspace
+from sandboxrun.model.workspace import (
+    DEFAULT_MOUNT,
+    NAME_PATTERN,
+    Snapshot,
+    SnapshotCause,
+    Workspace,
+)
 from sandboxrun.state.clock import timestamp
 from sandboxrun.state.store import Store
 from sandboxrun.workspace import mount_rows, rows
@@ -77,6 +84,7 @@ class Workspaces:
         Raises `UsageError` when the name is taken or the seed unusable, and engine faults.
         Cancelling leaves nothing but a layer that recovery removes.
         """
+        _require_name(name)
         if await self._state.read(lambda tx: rows.is_taken(tx, name)):
             raise UsageError(f"Workspace {name!r} exists already.", advice="Choose another name.")
         return await self._create(name, seed, mount_at, as_root=as_root)
@@ -101,6 +109,7 @@ class Workspaces:
         `UnknownWorkspaceError`, `UnknownSnapshotError` and `UsageError` for a taken name.
         Cancelling leaves it made or not.
         """
+        _require_name(new)
 
         def fork(tx: rows.Connection) -> Workspace:
             forked = _fork(tx, name, new, at)
@@ -378,6 +387,14 @@ async def open_workspaces(
     Raises `WorkspaceLostError` and engine faults. Cancelling may leave an empty volume.
     """
     return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state), custody)
+
+
+def _require_name(name: str) -> None:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise UsageError(
+            f"{name!a} cannot name a workspace.",
+            advice="Use up to 63 letters, digits, '_', '.' and '-', the first a letter or digit.",
+        )
 
 
 def _fork(tx: rows.Connection, name: str, new: str, at: str | None) -> Workspace:

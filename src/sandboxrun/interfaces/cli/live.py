@@ -101,6 +101,12 @@ def _print_event(event: Event) -> None:
 async def _explained(run: Run) -> Outcome:
     """Say on stderr what the command's own output cannot: why it was ended."""
     outcome = await run.outcome()
-    if outcome.status not in _QUIET:
+    killed = outcome.usage.oom_kills is not None and outcome.usage.oom_kills > 0
+    if outcome.status not in _QUIET or killed:
         sys.stderr.write(f"sandboxrun: {escape(outcome.reason)}\n")
+    if run.output_cut and outcome.status in _QUIET:
+        sys.stderr.write(
+            f"sandboxrun: The command wrote {outcome.preview.total_bytes} bytes; what is past the "
+            "output limit was counted and not kept.\n"
+        )
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -9,6 +10,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+_UNFOLDED = 10_000
 
 
 def printable(text: str) -> str:
@@ -23,7 +26,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) ->
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text("-" if cell is None else printable(cell)) for cell in row))
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    # A pipe gets whole rows: what reads it looks for names, and has no width.
+    width = None if sys.stdout.isatty() else _UNFOLDED
+    Console(width=width, highlight=False, markup=False, emoji=False).print(table)
 
 
 def _shown(character: str) -> str:
