@@ -18,8 +18,10 @@ WALK_SECONDS: Final = 0.25
 """CPU time for reading one command's trees. What is left unread then is a finding."""
 SCREEN_SECONDS: Final = 1.5
 """Time on the clock for one screening, so that a busy machine raises no questions."""
+LOOSE_SECONDS: Final = 0.1
+"""Time that a command which cannot be read at least has for being looked through."""
 LARGE_BYTES: Final = 16 * 1024
-LARGE_SCREEN_SECONDS: Final = 0.2
+LARGE_SCREEN_SECONDS: Final = 0.3
 """The same for a command of more than `LARGE_BYTES`."""
 TREE_NODES: Final = 60_000
 """Nodes of one tree."""

@@ -18,7 +18,13 @@ from sandboxrun.screening.hazards import is_fork_bomb
 from sandboxrun.screening.judging.access import read_codes, write_codes
 from sandboxrun.screening.judging.dispatch import judge_command
 from sandboxrun.screening.judging.invocation import MUTATING, Verdict
-from sandboxrun.screening.limits import CALL_DEPTH, CODE_DEPTH, VALUE_CHARACTERS, WALK_SECONDS
+from sandboxrun.screening.limits import (
+    CALL_DEPTH,
+    CODE_DEPTH,
+    LOOSE_SECONDS,
+    VALUE_CHARACTERS,
+    WALK_SECONDS,
+)
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 from sandboxrun.screening.reading.scope import Defined, Origin, Scope
@@ -75,6 +81,9 @@ class Walk:
         verdict stricter.
         """
         self._origin = Origin(self._origin.start, self._origin.end, exact=False)
+        if self._depth == 1:
+            # What measuring the text has cost must not keep its ends from being looked at.
+            self._deadline = max(self._deadline, time.monotonic() + LOOSE_SECONDS)
         if short:
             pieces = [command for command in canary_commands(encoded(text)) if command != text]
             for statements in (*map(self._statements, pieces), self._before_error(text)):
