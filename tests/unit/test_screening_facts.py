@@ -92,7 +92,9 @@ def test_a_mebibyte_of_structure_asks(unit: str) -> None:
 )
 def test_a_mebibyte_of_quoted_text_is_only_text(unit: str) -> None:
     body = unit * (_MEBIBYTE // len(unit))
-    assert screen(f"cat > notes.txt <<'END'\n{body}\nEND\n").tier is Tier.AUTO
+    # A machine so busy that the parser is not done in time may ask; nothing else may.
+    facts = screen(f"cat > notes.txt <<'END'\n{body}\nEND\n")
+    assert {finding.code for finding in facts.findings} <= {"limit.time"}
     assert screen(f"cat > x <<'END'\n{body}\nEND\nsudo id").tier is Tier.NEVER
 
 

@@ -11,7 +11,12 @@ from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.facts import Facts
 from sandboxrun.screening.grammar.gate import PRIVATE, encoded, text_codes
 from sandboxrun.screening.grammar.shfmt import parser_path
-from sandboxrun.screening.limits import COMMAND_BYTES, SCREEN_SECONDS
+from sandboxrun.screening.limits import (
+    COMMAND_BYTES,
+    LARGE_BYTES,
+    LARGE_SCREEN_SECONDS,
+    SCREEN_SECONDS,
+)
 from sandboxrun.screening.reading.expand import Arg
 from sandboxrun.screening.reading.scope import Origin, Scope
 from sandboxrun.screening.walk import Walk
@@ -74,7 +79,8 @@ def screen_argv(argv: Sequence[str]) -> Facts:
 
 
 def _walk(collector: Collector, source: bytes) -> Walk:
-    return Walk(collector, source, _parser(), time.monotonic() + SCREEN_SECONDS)
+    seconds = LARGE_SCREEN_SECONDS if len(source) > LARGE_BYTES else SCREEN_SECONDS
+    return Walk(collector, source, _parser(), time.monotonic() + seconds)
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,13 @@ from sandboxrun.screening.hazards import is_fork_bomb
 from sandboxrun.screening.judging.access import read_codes, write_codes
 from sandboxrun.screening.judging.dispatch import judge_command
 from sandboxrun.screening.judging.invocation import MUTATING, Verdict
-from sandboxrun.screening.limits import CALL_DEPTH, CODE_DEPTH, VALUE_CHARACTERS
+from sandboxrun.screening.limits import (
+    CALL_DEPTH,
+    CODE_DEPTH,
+    LOOSE_SECONDS,
+    VALUE_CHARACTERS,
+    WALK_SECONDS,
+)
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
 from sandboxrun.screening.reading.scope import Defined, Origin, Scope
@@ -34,6 +40,7 @@ class Walk:
         self._source = source
         self._binary = binary
         self._deadline = deadline
+        self._cpu_deadline = time.thread_time() + WALK_SECONDS
         self._origin = Origin(0, len(source), exact=True)
         self._parsed: dict[str, Parsed] = {}
         self._processes: list[str] = []
@@ -55,7 +62,7 @@ class Walk:
                 self.collector.find(parsed.doubt, *origin.place(0, len(encoded(text))))
             if parsed.statements is None:
                 self.collector.read_only = False
-                self._loosely(text, scope, stdin)
+                self._loosely(text, scope, stdin, short=parsed.doubt == "unparsed")
                 return marks.UNKNOWN + marks.taint(text)
             return self.run(parsed.statements, scope, stdin)
         finally:
@@ -67,30 +74,41 @@ class Walk:
             self._parsed[text] = parse_script(text, self._binary, self._deadline)
         return self._parsed[text]
 
-    def _loosely(self, text: str, scope: Scope, stdin: str | None) -> None:
-        """Look for danger in the lines of a script that could not be read.
+    def _loosely(self, text: str, scope: Scope, stdin: str | None, *, short: bool) -> None:
+        """Look for danger in a script that could not be read.
 
         Bash runs the lines before a syntax error. What is found here only ever makes the
         verdict stricter.
         """
         self._origin = Origin(self._origin.start, self._origin.end, exact=False)
-        for command in canary_commands(encoded(text)):
-            parsed = self._parse(command).statements if command != text else None
-            if parsed is not None and not self._late():
-                self.run(parsed, scope.copy(), stdin)
+        if self._depth == 1:
+            # What measuring the text has cost must not keep its ends from being looked at.
+            self._deadline = max(self._deadline, time.monotonic() + LOOSE_SECONDS)
+        if short:
+            pieces = [command for command in canary_commands(encoded(text)) if command != text]
+            for statements in (*map(self._statements, pieces), self._before_error(text)):
+                self._run_loosely(statements, scope, stdin)
+        for line in _ends(text):
+            for piece in (line, *line.split(";")[:_LOOSE_LINES]):
+                self._run_loosely(read_plain(piece), scope, stdin)
+
+    def _statements(self, text: str) -> tuple[Statement, ...] | None:
+        return self._parse(text).statements
+
+    def _before_error(self, text: str) -> tuple[Statement, ...] | None:
+        """Return the statements of a script without its last lines, if that can be read."""
         lines = text.rstrip("\n").split("\n")
         for dropped in range(1, min(_DROPPED_LINES, len(lines) - 1) + 1):
-            parsed = self._parse("\n".join(lines[:-dropped]) + "\n").statements
-            if parsed is not None and not self._late():
-                self.run(parsed, scope.copy(), stdin)
-                break
-        if len(lines) > 2 * _LOOSE_LINES:
-            lines = lines[:_LOOSE_LINES] + lines[-_LOOSE_LINES:]
-        for line in lines:
-            for piece in (line, *line.split(";")[:_LOOSE_LINES]):
-                parsed = read_plain(piece[:_LOOSE_CHARACTERS])
-                if parsed is not None and not self._late():
-                    self.run(parsed, scope.copy(), stdin)
+            statements = self._statements("\n".join(lines[:-dropped]) + "\n")
+            if statements is not None:
+                return statements
+        return None
+
+    def _run_loosely(
+        self, statements: tuple[Statement, ...] | None, scope: Scope, stdin: str | None
+    ) -> None:
+        if statements is not None and not self._late():
+            self.run(statements, scope.copy(), stdin)
 
     def finish(self, scope: Scope) -> None:
         """Read the functions that nobody called: something outside may call them."""
@@ -101,7 +119,9 @@ class Walk:
             self._call(defined, inner, None)
 
     def _late(self) -> bool:
-        if not self._exhausted and time.monotonic() > self._deadline:
+        if not self._exhausted and (
+            time.thread_time() > self._cpu_deadline or time.monotonic() > self._deadline
+        ):
             self._exhausted = True
             self.collector.find("limit.time", *self._origin.place(0, 1 << 40))
             self.collector.read_only = False
@@ -335,6 +355,15 @@ _DROPPED_LINES = 2
 """Last lines without which an unparsable script is tried again."""
 _LOOSE_LINES = 200
 _LOOSE_CHARACTERS = 2000
+_LOOSE_TEXT = 100_000
+
+
+def _ends(text: str) -> list[str]:
+    """Return the first and the last lines of a text, each cut to a bounded length."""
+    lines = text[:_LOOSE_TEXT].split("\n")[:_LOOSE_LINES]
+    if len(text) > _LOOSE_TEXT:
+        lines += text[-_LOOSE_TEXT:].split("\n")[-_LOOSE_LINES:]
+    return [line[:_LOOSE_CHARACTERS] for line in lines]
 
 
 def _process_number(path: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sandboxrun.screening.judging.access import read_codes
 from sandboxrun.screening.judging.invocation import Invocation, Verdict
 from sandboxrun.screening.judging.options import read_options
 from sandboxrun.screening.judging.outputs import OUTPUTS
@@ -225,5 +226,8 @@ def judge_reader(inv: Invocation, reader: Reader) -> Verdict:
 def _operand(inv: Invocation, operand: Arg, reader: Reader) -> None:
     if reader.names_only and marks.has_glob(operand.text):
         return
-    if operand.text != "-":
+    if operand.text == "-":
+        return
+    # The name of a project's file is no secret; where a person keeps credentials is.
+    if not reader.names_only or "secret.project" not in read_codes(operand.text, inv.scope):
         inv.walk.read(operand, inv.scope)

@@ -59,7 +59,7 @@ _ASK: Final[Mapping[str, str]] = {
     " etcdctl cockroach sqlcmd sqlplus bsqldb rabbitmqctl kafka-topics mongodump mongorestore"
     " mongoimport neo4j-admin cypher-shell",
     "delete.data": "dropdb dropuser",
-    "service.control": "systemctl service rc-service rc-update initctl launchctl chkconfig"
+    "service.control": "fuser systemctl service rc-service rc-update initctl launchctl chkconfig"
     " update-rc.d loginctl supervisorctl pm2-startup crontab at batch atrm anacron systemd-run"
     " pkill killall skill snice renice monit journalctl-vacuum logrotate invoke-rc.d sc",
     "system.setting": "timedatectl localectl hostnamectl date-set hwclock route brctl ethtool"
