@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,7 @@ from sandboxrun.approval.binding import Bound
 from sandboxrun.approval.consents import Consents
 from sandboxrun.approval.grants import Grants
 from sandboxrun.approval.question import Approver, question_of
+from sandboxrun.approval.workspace_policies import WorkspacePolicies
 from sandboxrun.audit.digest import env_digests, sha256
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.model.request import Request
@@ -37,9 +39,12 @@ class Judge:
     approvals: Approvals
     consents: Consents
     grants: Grants
+    workspace_policies: WorkspacePolicies
+    defaults: Mapping[str, float]
+    """Limits the operator set for requests that name none (`policy.requested.limits_of`)."""
 
     def digests(self) -> PolicyDigests:
-        """Return the digests of the policies in force."""
+        """Return the digests of what is in force for a workspace without a policy of its own."""
         return PolicyDigests.of(self.policy, None)
 
 
@@ -102,8 +107,15 @@ async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
     request = judged.request
     authority = await _authority(judge, judged)
     requested = Requested.of(
-        request, image=judged.image, runtime=judged.runtime, read_only=request.read_only
+        request,
+        image=judged.image,
+        runtime=judged.runtime,
+        read_only=request.read_only,
+        defaults=judge.defaults,
     )
+    narrower: Document | None = None
+    if judged.workspace_id is not None:
+        narrower = await judge.workspace_policies.get(judged.workspace_id)
     command = CommandText(
         form=requested.form,
         parts=(request.command,) if request.command is not None else request.argv or (),
@@ -113,7 +125,7 @@ async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
     decision = decide(
         Case(command=command, facts=judged.facts, requested=requested),
         judge.policy,
-        None,
+        narrower,
         authority,
         grants,
     )

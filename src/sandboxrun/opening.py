@@ -15,6 +15,7 @@ import anyio.to_thread
 from sandboxrun.approval.approvals import Approvals
 from sandboxrun.approval.consents import Consents, forget_workspace, insert_consent
 from sandboxrun.approval.grants import Grants
+from sandboxrun.approval.workspace_policies import WorkspacePolicies
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.config import Settings, host_environment
 from sandboxrun.deciding import Judge
@@ -30,6 +31,7 @@ from sandboxrun.output.redact import Redaction
 from sandboxrun.output.spools import SpoolPolicy
 from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.policy.load import load_policy
+from sandboxrun.policy.requested import limits_of
 from sandboxrun.screening import screen
 from sandboxrun.state.artifacts import ArtifactRows
 from sandboxrun.state.runs import Runs
@@ -81,6 +83,8 @@ async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: 
         approvals=Approvals(store),
         consents=Consents(store),
         grants=Grants(store),
+        workspace_policies=WorkspacePolicies(store),
+        defaults=_defaults(settings),
     )
     return Tools(
         engine=engine,
@@ -94,6 +98,15 @@ async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: 
         artifacts=artifacts_of(store, settings),
         env_allow=settings.env_allow,
         installation=installation,
+    )
+
+
+def _defaults(settings: Settings) -> dict[str, float]:
+    """Return the limits the operator set; those left alone are the policy's to say."""
+    given = settings.model_fields_set
+    return limits_of(
+        settings.timeout_seconds if "timeout_seconds" in given else None,
+        settings.limits if "limits" in given else None,
     )
 
 

@@ -21,9 +21,11 @@ from typer.testing import CliRunner, Result
 
 from sandboxrun.approval.approvals import Approval
 from sandboxrun.approval.authorise import Permit, authorise
+from sandboxrun.approval.consents import Consents
 from sandboxrun.approval.question import Answer, Question
 from sandboxrun.errors import PolicyError, UnknownWorkspaceError, UsageError
 from sandboxrun.interfaces.cli import approvals, consent, grants, policy
+from sandboxrun.interfaces.cli.access import access_command
 from sandboxrun.interfaces.cli.terminal_approver import _Person, terminal_approver
 from sandboxrun.policy.load import load_policy
 from sandboxrun.screening import screen
@@ -46,6 +48,7 @@ def call(*arguments: str) -> Result:
     app = typer.Typer()
     for module in (policy, approvals, grants, consent):
         app.add_typer(module.app)
+    app.command("access")(access_command)
     result = CliRunner().invoke(app, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -209,6 +212,47 @@ def test_a_consent_is_for_a_workspace_and_the_policies_in_force(state: Path) -> 
     assert call("consent", "show", "mine", "--principal", "eve").exit_code == 1
     assert call("consent", "give", "mine", "--policy", "strict").exit_code == 0
     assert call("consent", "show", "mine").exit_code == 1
+
+
+def test_a_workspace_gets_a_policy_of_its_own(state: Path, tmp_path: Path) -> None:
+    having(state, World.evaluate)
+    name_workspace(state, "ws-1", "mine")
+    assert call("consent", "give", "mine").exit_code == 0
+    attached = call("policy", "attach", "mine", "strict").stdout
+    assert "now has the policy 'strict'" in attached
+    assert call("consent", "show", "mine").exit_code == 1
+    told = json.loads(call("consent", "give", "mine", "--json").stdout)
+    assert told["in_force"] == {
+        "host_policy": load_policy("default", screen).digest(),
+        "workspace_policy": load_policy("strict", screen).digest(),
+    }
+    assert call("consent", "show", "mine").exit_code == 0
+    broken = tmp_path / "broken.toml"
+    broken.write_text("version = 1", encoding="utf-8")
+    with pytest.raises(PolicyError, match="is missing"):
+        call("policy", "attach", "mine", str(broken))
+    assert call("consent", "show", "mine").exit_code == 0
+    assert "Only the host's" in call("policy", "detach", "mine").stdout
+    assert "had no policy" in call("policy", "detach", "mine").stdout
+    assert call("consent", "show", "mine").exit_code == 1
+    with pytest.raises(UnknownWorkspaceError, match="'other'"):
+        call("policy", "attach", "other", "strict")
+
+
+def test_the_switch_of_a_workspace(state: Path) -> None:
+    having(state, World.evaluate)
+    name_workspace(state, "ws-1", "mine")
+
+    async def execution(world: World) -> bool:
+        consents = Consents(world.store)
+        return (await consents.authority(principal="ann", workspace="ws-1")).execution
+
+    assert having(state, execution)
+    assert call("access", "mine", "off").stdout == "Commands are refused in mine.\n"
+    assert not having(state, execution)
+    assert call("access", "mine", "on").exit_code == 0
+    assert having(state, execution)
+    assert call("access", "mine", "maybe").exit_code == 2
 
 
 @pytest.fixture

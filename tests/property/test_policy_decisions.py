@@ -12,7 +12,17 @@ from sandboxrun.policy.authority import Authority, PolicyDigests, implied_consen
 from sandboxrun.policy.bounds import bounded
 from sandboxrun.policy.decide import Case, decide
 from sandboxrun.policy.decision import Decision, Source, Verdict
-from sandboxrun.policy.document import Action, Document, Range, Ranges, Rule, When
+from sandboxrun.policy.document import (
+    Action,
+    Allowed,
+    Document,
+    Inputs,
+    Range,
+    Ranges,
+    Rule,
+    Runtimes,
+    When,
+)
 from sandboxrun.policy.explain import explain
 from sandboxrun.policy.grants import CommandText, Grant, Pattern, offered_pattern
 from sandboxrun.policy.requested import Requested
@@ -205,7 +215,7 @@ def not_milder(after: Decision, before: Decision) -> None:
         assert after.obligations.limits.memory_bytes <= before.obligations.limits.memory_bytes
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_decision_always_comes_and_the_never_list_always_holds(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -225,7 +235,7 @@ def test_a_decision_always_comes_and_the_never_list_always_holds(data: st.DataOb
         assert case.facts.effect is Effect.READ_ONLY
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_adding_a_deny_rule_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -243,7 +253,7 @@ def test_adding_a_deny_rule_never_permits_more(data: st.DataObject) -> None:
     not_milder(after, before)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_removing_a_grant_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -300,7 +310,8 @@ def _lower_limits(draw: st.DrawFn, given: Document) -> Document:
         if found is None:
             return None
         maximum = float(draw(st.integers(64, int(found.maximum))))
-        return Range(default=min(found.default, maximum), maximum=maximum, ceiling=None)
+        ceiling = draw(st.sampled_from([None, maximum, max(maximum, found.maximum)]))
+        return Range(default=min(found.default, maximum), maximum=maximum, ceiling=ceiling)
 
     told = given.limits
     return given.model_copy(
@@ -324,7 +335,7 @@ _WAYS = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_narrowing_either_level_never_permits_more(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -340,7 +351,7 @@ def test_narrowing_either_level_never_permits_more(data: st.DataObject) -> None:
     not_milder(after, before)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_workspace_policy_never_widens_the_hosts(data: st.DataObject) -> None:
     case = data.draw(cases())
@@ -349,7 +360,33 @@ def test_a_workspace_policy_never_widens_the_hosts(data: st.DataObject) -> None:
     not_milder(decided(case, host, workspace, grants), decided(case, host, None, grants))
 
 
-@settings(max_examples=200, deadline=None)
+def _all_limits(given: Ranges) -> Ranges:
+    usual = Range(default=64, maximum=4096)
+    names = ("memory_mib", "pids", "timeout_seconds")
+    return given.model_copy(update={name: getattr(given, name) or usual for name in names})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_both_levels_together_are_as_strict_as_either(data: st.DataObject) -> None:
+    case = data.draw(cases())
+    host, workspace = data.draw(documents()), data.draw(documents())
+    # As the host's, a list that is left out allows nothing; here each level has all of them.
+    lists = ("env", "images", "runtimes", "inputs")
+    whole = [
+        level.model_copy(
+            update={name: getattr(level, name) or Allowed(allow=("*",)) for name in lists[:2]}
+            | {"runtimes": level.runtimes or Runtimes(), "inputs": level.inputs or Inputs()}
+            | {"limits": _all_limits(level.limits)}
+        )
+        for level in (host, workspace)
+    ]
+    together = decided(case, whole[0], whole[1], [])
+    for level in whole:
+        not_milder(together, decided(case, level, None, []))
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_nothing_exceeds_a_maximum_without_an_ask(data: st.DataObject) -> None:
     case = data.draw(cases())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from sandboxrun.approval.authorise import (
 from sandboxrun.approval.consents import Consents, forget_workspace
 from sandboxrun.approval.grants import Grants
 from sandboxrun.approval.question import Answer, Approver, Question, operator_approver
-from sandboxrun.errors import EngineError, UnknownApprovalError
+from sandboxrun.approval.workspace_policies import WorkspacePolicies, inherit_policy
+from sandboxrun.errors import EngineError, PolicyError, UnknownApprovalError
 from sandboxrun.policy.document import Action, Range, Ranges, When
 from sandboxrun.state.runs import Runs
 
@@ -404,3 +406,46 @@ async def test_a_settled_run_cannot_be_approved_or_launched(world: World) -> Non
 async def test_an_unknown_approval_is_named(world: World) -> None:
     with pytest.raises(UnknownApprovalError, match="'ask-x'"):
         await world.approvals.answer("ask-x", YES)
+
+
+async def test_a_workspace_policy_narrows_and_goes_with_its_forks(world: World) -> None:
+    policies = WorkspacePolicies(world.store)
+    assert await policies.get("demo") is None
+    file = Path(__file__).parents[2] / "policies" / "strict.toml"
+    attached = await policies.attach("demo", file.read_text(encoding="utf-8"), by="ann")
+    assert await policies.get("demo") == attached
+    await world.store.write(lambda tx: inherit_policy(tx, parent="demo", child="fork"))
+    await world.store.write(lambda tx: inherit_policy(tx, parent="none", child="other"))
+    assert await policies.get("fork") == attached
+    assert await policies.get("other") is None
+    world.workspace_policy = attached
+    assert (await stopped(world)).ending is Ending.CONSENT_REQUIRED
+    await world.consent()
+    world.command = "ls"
+    ended = await stopped(world)
+    assert (ended.ending, ended.decision.rule) == (
+        Ending.APPROVAL_DENIED,
+        "workspace policy:everything",
+    )
+    await world.store.write(lambda tx: forget_workspace(tx, "demo"))
+    assert await policies.get("demo") is None
+    with pytest.raises(PolicyError):
+        await policies.attach("demo", "nonsense", by="ann")
+    await world.store.write(_spoil)
+    with pytest.raises(PolicyError):
+        await policies.get("demo")
+
+
+def _spoil(tx: sqlite3.Connection) -> None:
+    tx.execute("INSERT INTO workspace_policies VALUES ('demo', 'x = 1', 'eve', 'now')")
+
+
+async def test_an_answer_after_the_deadline_counts_for_nothing_whoever_sleeps(world: World) -> None:
+    """The owner has not noticed yet that time is up; the answer finds out by itself."""
+    now = await world.evaluate()
+    asked = await world.approvals.ask(now.question, digest=now.bound.digest(), deadline_seconds=60)
+    later = Approvals(world.store, clock=lambda: asked.deadline_ns)
+    assert await later.answer(asked.approval_id, YES) is Heard.EXPIRED
+    assert (await world.approvals.get(asked.approval_id)).answer is Answered.EXPIRED
+    assert (await world.approvals.wait(asked.approval_id)).answer is Answered.EXPIRED
+    assert await later.pending() == ()

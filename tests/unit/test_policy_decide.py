@@ -14,7 +14,7 @@ from tests.policy_samples import (
 )
 
 from sandboxrun.errors import UsageError
-from sandboxrun.model.limits import MIB
+from sandboxrun.model.limits import MIB, Limits
 from sandboxrun.model.request import Request
 from sandboxrun.policy.authority import Authority
 from sandboxrun.policy.builtin import CHECKS
@@ -22,7 +22,7 @@ from sandboxrun.policy.decide import decide
 from sandboxrun.policy.decision import Clamped, Decision, Source, Verdict
 from sandboxrun.policy.document import Action, Document, Range, Ranges, When
 from sandboxrun.policy.match import Match, match_rule
-from sandboxrun.policy.requested import Requested
+from sandboxrun.policy.requested import Requested, limits_of
 from sandboxrun.screening import screen, screen_argv
 from sandboxrun.screening.facts import Effect, Facts, Tier
 
@@ -138,8 +138,11 @@ def test_more_than_the_maximum_is_asked_about_up_to_the_ceiling() -> None:
     assert decision.clamped[0].effective == 512
     workspace = document(limits=Ranges(memory_mib=Range(default=64, maximum=64)))
     narrowed = decided(case("ls", **wants), host, workspace)
-    assert narrowed.verdict is Verdict.AUTO
-    assert narrowed.obligations.limits.memory_bytes == 64 * MIB
+    assert narrowed.verdict is Verdict.REFUSED
+    assert "more memory than the workspace policy lets anybody give: 64 MiB" in narrowed.reason
+    cut = decided(case("ls", limits={"memory_mib": 1024.0}), host, workspace)
+    assert cut.verdict is Verdict.AUTO
+    assert cut.obligations.limits.memory_bytes == 64 * MIB
     unasked = decided(case("ls", **wants), document(limits=host.limits, asks="deny"))
     assert unasked.verdict is Verdict.REFUSED
 
@@ -280,3 +283,18 @@ def test_an_unresolved_program_may_do_whatever_a_deny_forbids() -> None:
 def test_a_limit_that_cannot_be_enforced_is_never_judged(limits: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="cannot be enforced"):
         case("ls", limits=limits)
+
+
+def test_nothing_below_an_ask_lifts() -> None:
+    lifting = rule("all", Action.ALLOW, ANYTHING, lifts=("*",))
+    asked = decided(case("make; git push"), document(ASK_MAKE, lifting))
+    assert [each.rule for each in asked.objections] == ["make", "network.use"]
+    above = decided(case("make; git push"), document(lifting, ASK_MAKE))
+    assert above.verdict is Verdict.AUTO
+
+
+def test_what_the_operator_set_stands_where_a_request_names_nothing() -> None:
+    request = Request.model_validate({"command": b"ls", "limits": {"pids": 20}})
+    defaults = limits_of(7.0, Limits(pids=30, memory_bytes=64 * MIB))
+    requested = Requested.of(request, image="i", defaults=defaults)
+    assert requested.limits == {"timeout_seconds": 7, "pids": 20, "memory_mib": 64}

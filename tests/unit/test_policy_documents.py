@@ -14,7 +14,7 @@ from sandboxrun.policy.document import Action, When
 from sandboxrun.policy.examples import decide_example, wrong_examples
 from sandboxrun.policy.explain import explain
 from sandboxrun.policy.grants import CommandText
-from sandboxrun.policy.load import SHIPPED, load_policy, parse_policy
+from sandboxrun.policy.load import SHIPPED, checked_policy, load_policy, parse_policy
 from sandboxrun.policy.positions import Position, position_of
 from sandboxrun.screening import screen
 
@@ -240,3 +240,11 @@ def test_toml_of_the_repository_is_what_is_packaged() -> None:
         source = Path(__file__).parents[2] / "policies" / f"{name}.toml"
         text = (packaged / f"{name}.toml").read_text(encoding="utf-8")
         assert tomllib.loads(text) == tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+def test_the_documented_policy_is_true_to_its_examples() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policy.md").read_text(encoding="utf-8")
+    text = page.partition("```toml\n")[2].partition("```")[0]
+    documented = checked_policy(text, screen, source="docs/policy.md")
+    assert list(wrong_examples(documented, screen)) == []
+    assert '\nname = "ours"\n' in text

@@ -124,10 +124,11 @@ def insert_consent(
 
 
 def forget_workspace(tx: sqlite3.Connection, workspace: str) -> None:
-    """Drop consents, grants and the switch of a removed workspace, inside a caller's transaction."""
+    """Drop consents, grants, switch and policy of a removed workspace, in a caller's transaction."""
     tx.execute("DELETE FROM consents WHERE workspace = ?", (workspace,))
     tx.execute("DELETE FROM grants WHERE workspace = ?", (workspace,))
     tx.execute("DELETE FROM workspace_access WHERE workspace = ?", (workspace,))
+    tx.execute("DELETE FROM workspace_policies WHERE workspace = ?", (workspace,))
 
 
 def _latest(tx: sqlite3.Connection, principal: str, workspace: str) -> Consent | None:

@@ -61,7 +61,7 @@ def bounded(requested: Requested, levels: Sequence[tuple[Source, Document]]) -> 
             values[name] = min(maximum, *(found.default for _, found in ranges))
             continue
         most = maximum
-        if wanted > maximum and name in requested.expand and top > maximum:
+        if wanted > maximum and name in requested.expand:
             most = top
             objections.append(_expansion(name, min(wanted, top), maximum, by))
         values[name] = min(wanted, most)
@@ -89,13 +89,13 @@ def shown(name: str, value: float) -> str:
 
 
 def _expansion(name: str, wanted: float, maximum: float, by: Source) -> Objection:
-    return Objection(
-        source=by,
-        rule=f"limits.{name}",
-        action=Action.ASK,
-        reason=(
-            f"It wants {shown(name, wanted)} of {name.rpartition('_')[0] or name}; the {by} gives "
-            f"at most {shown(name, maximum)} without asking."
-        ),
-        expansion=True,
-    )
+    what = name.rpartition("_")[0] or name
+    # Whoever wants to be asked rather than cut is not cut silently where nobody may say yes.
+    if wanted > maximum:
+        action = Action.ASK
+        most = f"the {by} gives at most {shown(name, maximum)} without asking"
+        reason = f"It wants {shown(name, wanted)} of {what}; {most}."
+    else:
+        action = Action.DENY
+        reason = f"It wants more {what} than the {by} lets anybody give: {shown(name, maximum)}."
+    return Objection(source=by, rule=f"limits.{name}", action=action, reason=reason, expansion=True)

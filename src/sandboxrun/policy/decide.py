@@ -136,7 +136,10 @@ def _never(facts: Facts) -> list[Objection]:
 def _expansions(levels: Sequence[tuple[Source, Document]], bounds: Bounds) -> Sequence[Objection]:
     for source, document in levels:
         if document.asks is Action.DENY:
-            return [unasked(each, source, document) for each in bounds.objections]
+            return [
+                unasked(each, source, document) if each.action is Action.ASK else each
+                for each in bounds.objections
+            ]
     return bounds.objections
 
 

@@ -49,13 +49,22 @@ def load_policy(named: str | Path, screen: ScreenCommand) -> Document:
     The examples of its rules are checked with ``screen``. A name without a slash or a dot is
     never looked up in the working directory. Blocks. Raises `PolicyError`.
     """
-    source, text = _read(named)
+    source, text = read_policy(named)
+    return checked_policy(text, screen, source=source)
+
+
+def checked_policy(text: str, screen: ScreenCommand, *, source: str) -> Document:
+    """Return the document of a TOML ``text`` after checking the examples of its rules.
+
+    Raises `PolicyError`.
+    """
     document = parse_policy(text, source=source)
     check_rule_examples(document, screen, source=source)
     return document
 
 
-def _read(named: str | Path) -> tuple[str, str]:
+def read_policy(named: str | Path) -> tuple[str, str]:
+    """Return what a policy is called in messages, and its text. Blocks. Raises `PolicyError`."""
     if isinstance(named, str) and named in SHIPPED:
         file: Traversable = resources.files("sandboxrun") / "_data" / "policies" / f"{named}.toml"
         source = f"policy {named!r}"

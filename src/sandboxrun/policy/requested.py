@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from sandboxrun.errors import UsageError
-from sandboxrun.model.limits import MIB
+from sandboxrun.model.limits import MIB, Limits
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
 from sandboxrun.policy.document import Ranges, can_be_enforced
@@ -57,12 +57,16 @@ class Requested:
         network: bool = False,
         read_only: bool = False,
         expand: frozenset[str] = frozenset(),
+        defaults: Mapping[str, float] | None = None,
     ) -> Self:
-        """Return the judged part of ``request``; ``image`` is the one it ends up with."""
+        """Return the judged part of ``request``; ``image`` is the one it ends up with.
+
+        ``defaults`` are limits the operator set for requests that name none, within the policy.
+        """
         return cls(
             form="argv" if request.command is None else "shell",
             image=image,
-            limits=_limits_of(request),
+            limits={**(defaults or {}), **limits_of(request.timeout_seconds, request.limits)},
             expand=expand,
             runtime=runtime,
             network=network,
@@ -82,14 +86,15 @@ def is_inert(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _INERT)
 
 
-def _limits_of(request: Request) -> dict[str, float]:
+def limits_of(timeout_seconds: float | None, limits: Limits | None) -> dict[str, float]:
+    """Return what was set explicitly, by the names and in the units of `Ranges`."""
     found: dict[str, float] = {}
-    if request.timeout_seconds is not None:
-        found["timeout_seconds"] = request.timeout_seconds
-    if request.limits is None:
+    if timeout_seconds is not None:
+        found["timeout_seconds"] = timeout_seconds
+    if limits is None:
         return found
-    for name in request.limits.model_fields_set:
-        value: float = getattr(request.limits, name)
+    for name in limits.model_fields_set:
+        value: float = getattr(limits, name)
         if name.endswith("_bytes"):
             found[name.removesuffix("_bytes") + "_mib"] = value / MIB
         else:

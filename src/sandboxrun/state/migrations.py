@@ -253,4 +253,20 @@ CREATE TABLE workspace_access (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_RUNS, _RECORDS, _ARTIFACTS, _WORKSPACES, _APPROVALS)
+_WORKSPACE_POLICIES: Final = """
+CREATE TABLE workspace_policies (
+  workspace TEXT PRIMARY KEY,
+  document TEXT NOT NULL,
+  attached_by TEXT NOT NULL,
+  attached_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (
+    _RUNS,
+    _RECORDS,
+    _ARTIFACTS,
+    _WORKSPACES,
+    _APPROVALS,
+    _WORKSPACE_POLICIES,
+)

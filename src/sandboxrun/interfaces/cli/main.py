@@ -25,6 +25,7 @@ from sandboxrun.interfaces.cli import (
     workspace,
 )
 from sandboxrun.interfaces.cli import exec as exec_module
+from sandboxrun.interfaces.cli.access import access_command
 from sandboxrun.interfaces.cli.gc import gc_command
 from sandboxrun.interfaces.cli.run_events import events_command
 from sandboxrun.interfaces.cli.screen import screen_command
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command("exec", cls=exec_module.ExecCommand)(exec_module.exec_command)
 app.add_typer(engine.app, name="engine")
 app.add_typer(image.app, name="image")
+workspace.app.command("access")(access_command)
 app.add_typer(workspace.app, name="workspace")
 app.add_typer(runs.app, name="runs")
 app.add_typer(artifact.app, name="artifact")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
+import anyio
 import typer
 from typer.core import TyperCommand
 
+from sandboxrun.approval.consents import workspace_identity
+from sandboxrun.approval.workspace_policies import WorkspacePolicies
 from sandboxrun.config import Settings
 from sandboxrun.errors import PolicyError, UsageError
+from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.tables import printable
 from sandboxrun.policy import (
@@ -26,6 +30,7 @@ from sandboxrun.policy import (
 )
 from sandboxrun.policy.examples import wrong_examples
 from sandboxrun.policy.explain import explain
+from sandboxrun.policy.load import checked_policy, read_policy
 from sandboxrun.screening import screen, screen_argv
 from sandboxrun.screening.facts import Facts
 
@@ -127,6 +132,48 @@ def explain_command(
             f"the workspace policy {narrower.name!r} ({printable(str(workspace_policy))})"
         )
     typer.echo(explain(decision, text, facts, policies=policies))
+
+
+@app.command("attach")
+def attach_command(
+    workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its name.")],
+    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped policy.")],
+) -> None:
+    """Give a workspace a policy of its own, which narrows the host's.
+
+    It has to be consented to before the next run: `sandboxrun consent give WORKSPACE`.
+    """
+    settings = Settings.read()
+    source, text = read_policy(file)
+    checked_policy(text, screen, source=source)
+
+    async def work() -> str:
+        async with opened_store(settings) as store:
+            identity = await workspace_identity(store, workspace)
+            policies = WorkspacePolicies(store)
+            return (await policies.attach(identity, text, by=settings.principal)).name
+
+    name = anyio.run(work)
+    typer.echo(
+        f"{printable(workspace)} now has the policy {name!r}. `sandboxrun consent give "
+        f"{printable(workspace)}` accepts it; until then nothing runs there."
+    )
+
+
+@app.command("detach")
+def detach_command(
+    workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its name.")],
+) -> None:
+    """Leave a workspace with the host's policy only. That has to be consented to, too."""
+    settings = Settings.read()
+
+    async def work() -> bool:
+        async with opened_store(settings) as store:
+            identity = await workspace_identity(store, workspace)
+            return await WorkspacePolicies(store).detach(identity)
+
+    had = anyio.run(work)
+    typer.echo("Only the host's policy is left." if had else "It had no policy of its own.")
 
 
 def _command(command: str | None, words: tuple[str, ...] | None) -> tuple[CommandText, Facts]:
