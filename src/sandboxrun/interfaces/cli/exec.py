@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import anyio
 import typer
+from pydantic import ValidationError
 from typer.core import TyperCommand
 
 from sandboxrun.accepting import request_from
@@ -26,6 +27,7 @@ from sandboxrun.model.output_limit import OnOutputLimit
 from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.request import Request
 from sandboxrun.model.status import exit_status
+from sandboxrun.model.validation import usage_error
 from sandboxrun.runner import Runner
 
 _ARGV = "sandboxrun.argv"
@@ -192,4 +194,7 @@ def _limits(
         "disk_bytes": None if disk is None else read_size(disk),
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return Limits.model_validate(base.model_dump() | given) if given else base
+    try:
+        return Limits.model_validate(base.model_dump() | given) if given else base
+    except ValidationError as invalid:
+        raise usage_error(invalid) from invalid
