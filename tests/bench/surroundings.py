@@ -55,11 +55,16 @@ class Surroundings:
 
         return self.portal.call(collect)
 
-    def docker(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    def docker(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Call the Docker client; both streams go to the caller through one pipe."""
         command = ["docker", "-H", str(self.settings.engine), *arguments]
-        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
-        return subprocess.run(command, check=True, stdin=subprocess.DEVNULL, **both)
+        return subprocess.run(
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def engine_address(state_dir: Path) -> str:
