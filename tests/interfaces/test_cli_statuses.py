@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +65,10 @@ class CommandLine:
         state = Path(self.environment["SANDBOXRUN_STATE_DIR"])
         return f"label=sandboxrun.installation={(state / 'installation').read_text().strip()}"
 
+    def volumes(self, *filters: str) -> list[str]:
+        wanted = [part for each in (self.label, *filters) for part in ("--filter", each)]
+        return self.docker("volume", "ls", "-q", *wanted).decode().split()
+
     @contextmanager
     def running(self, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         """Yield a process and the id of its container, once the engine has started that."""
@@ -81,6 +87,8 @@ class CommandLine:
 
 
 def _command_line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+@contextmanager
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     engine = engine_address(EngineKind.DOCKER)
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -93,6 +101,24 @@ def _command_line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     assert command_line("runs", "list").returncode == 0
     assert command_line("workspace", "create", "accepted").returncode == 0
     return command_line
+    yield command_line
+    assert command_line.docker("ps", "-aq", "--filter", command_line.label) == b""
+    for volume in command_line.volumes():
+        command_line.docker("volume", "rm", volume)
+
+
+@pytest.fixture(scope="module")
+def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    with installed(tmp_path_factory) as command_line:
+        yield command_line
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Yield a command line that must not have run anything in the end."""
+    with installed(tmp_path_factory) as command_line:
+        yield command_line
+        assert command_line.json("runs", "list") == []
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +148,9 @@ STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.TIMED_OUT: (124, ("--timeout", "0.3", "sleep 60"), {}),
     Status.OUT_OF_MEMORY: (137, ("--memory", "64m", "exec python3 -c 'bytearray(1 << 30)'"), {}),
     Status.OUTPUT_LIMIT: (122, ("yes",), {"SANDBOXRUN_OUTPUT_LIMIT_BYTES": "10000"}),
+    Status.REFUSED: (77, ("--policy", "strict", "npm publish"), {}),
+    Status.APPROVAL_DENIED: (77, ("--policy", "strict", "true"), {}),
+    Status.APPROVAL_EXPIRED: (77, ("--policy", "strict", "--wait-approval", "0.2", "true"), {}),
     Status.IMAGE_UNUSABLE: (125, ("--image", "no/such:image", "true"), {}),
     Status.INVALID_CWD: (125, ("--cwd", "/nope", "true"), {}),
     Status.REFUSED: (77, ("sudo rm -rf /",), {}),
@@ -131,6 +160,11 @@ STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
 }
 ELSEWHERE = {Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST, Status.WORKSPACE_LOST}
 """Somebody else ends these: see the tests of their own."""
+ELSEWHERE = {
+    *(Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST),
+    *(Status.CONSENT_REQUIRED, Status.WORKSPACE_LOST),
+}
+"""These need more than a command: see the tests of their own."""
 
 
 def test_every_status_is_tried() -> None:
@@ -182,6 +216,28 @@ def test_the_run_of_a_killed_process_is_lost(sandboxrun: CommandLine) -> None:
     assert container not in sandboxrun.docker("ps", "-aq", "--no-trunc").decode()
 
 
+def test_a_workspace_whose_policies_nobody_accepted_needs_consent(sandboxrun: CommandLine) -> None:
+    assert sandboxrun("workspace", "create", "theirs").returncode == 0
+    done = sandboxrun("exec", "--json", "-w", "theirs", "--principal", "bob", "true")
+    outcome = json.loads(done.stdout)
+    assert (outcome["status"], done.returncode) == (Status.CONSENT_REQUIRED.value, 77)
+    assert "consent give" in outcome["reason"]
+
+
+def test_a_workspace_whose_data_were_removed_is_lost_and_not_empty(
+    sandboxrun: CommandLine,
+) -> None:
+    assert sandboxrun("workspace", "create", "gone").returncode == 0
+    assert sandboxrun("exec", "-w", "gone", "touch kept").returncode == 0
+    (store,) = sandboxrun.volumes("label=sandboxrun.role=store")
+    where = sandboxrun.docker("volume", "inspect", "-f", "{{.Mountpoint}}", store).decode().strip()
+    (kept,) = Path(where).glob("**/kept")
+    shutil.rmtree(kept.parent)
+    done = sandboxrun("exec", "--json", "-w", "gone", "true")
+    outcome = json.loads(done.stdout)
+    assert (outcome["status"], done.returncode) == (Status.WORKSPACE_LOST.value, 121)
+
+
 def test_events_are_numbered_lines_from_queued_to_settled(sandboxrun: CommandLine) -> None:
     done = sandboxrun("exec", "--events", "echo out; echo err >&2; exit 3")
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -216,14 +272,12 @@ USAGE = {
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_a_request_that_makes_no_sense_exits_with_2(sandboxrun: CommandLine, name: str) -> None:
+def test_a_request_that_makes_no_sense_exits_with_2(untouched: CommandLine, name: str) -> None:
     arguments, said = USAGE[name]
-    before = sandboxrun.json("runs", "list")
-    done = sandboxrun("exec", *arguments)
+    done = untouched("exec", *arguments)
     assert (done.returncode, done.stdout) == (2, b""), done
     assert said in done.stderr.decode()
     assert b"Traceback" not in done.stderr
-    assert sandboxrun.json("runs", "list") == before
 
 
 def test_a_pipe_gets_the_exact_bytes(sandboxrun: CommandLine) -> None:
@@ -238,6 +292,16 @@ def test_the_end_of_a_run_is_explained_on_stderr(sandboxrun: CommandLine) -> Non
     done = sandboxrun("exec", "--timeout", "0.3", "echo before; sleep 60")
     assert (done.returncode, done.stdout) == (124, b"before\n")
     assert done.stderr.startswith(b"sandboxrun: The command was killed after its limit of 0.3 s.")
+
+
+def _read_terminal(ours: int) -> bytes:
+    try:
+        return os.read(ours, 4096)
+    except OSError as ended:
+        # So Linux says that nobody has the other side open any more.
+        if ended.errno != errno.EIO:
+            raise
+        return b""
 
 
 def test_a_terminal_gets_no_control_sequences(sandboxrun: CommandLine) -> None:
@@ -256,6 +320,8 @@ def test_a_terminal_gets_no_control_sequences(sandboxrun: CommandLine) -> None:
         with pytest.raises(OSError, match="Input/output"):  # noqa: PT012 - the read that ends it
             while True:
                 shown += os.read(ours, 4096)
+        while piece := _read_terminal(ours):
+            shown += piece
     os.close(ours)
     assert process.returncode == 0
     assert b"\x1b" not in shown

@@ -84,16 +84,16 @@ class Public:
 def names_in(tree: ast.AST) -> Iterator[str]:
     """Yield every name that is used. Importing one is not using it."""
     for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name):
-                yield name
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
 
 
 def exported(tree: ast.Module) -> frozenset[str]:
     for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
-                return frozenset(ast.literal_eval(value))
+        if isinstance(node, ast.Assign) and "__all__" in map(ast.unparse, node.targets):
+            return frozenset(ast.literal_eval(node.value))
     return frozenset()
 
 
