@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Final
 from sandboxrun.workspace.entry import OPAQUE, REDIRECT, Entry
 from sandboxrun.workspace.kernel import DIRECTORY, open_beneath, sync_file_system
 from sandboxrun.workspace.layers import CONTENT, SCRATCH, Look
+from sandboxrun.workspace.merge import copy_metadata, is_visible, merge
 
 _MARKER: Final = ".sandboxrun-store"
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -73,6 +74,17 @@ class DirectLayers:
                         copy_metadata(model, made)
                 if owner is not None:
                     os.fchown(made, owner, owner)
+
+    def fill(self, layer: str, work: Callable[[int], int]) -> int:
+        """See `Layers.fill`."""
+        with self._store() as store, opened(store, _content(layer, b"")) as root:
+            return work(root)
+
+    def merge(self, layers: tuple[str, ...], into: str) -> None:
+        """See `Layers.merge`."""
+        self.make(into, like=layers[0])
+        with self.look() as look, self._store() as store:
+            merge(store, look, layers, into)
 
     def make_home(self, layer: str, name: str, owner: int) -> None:
         """See `Layers.make_home`."""
@@ -232,7 +244,7 @@ def read_entry(directory: int, name: bytes) -> Entry:
         path = b"/proc/self/fd/%d/%b" % (directory, name)
         raw = _xattrs(path)
         opaque, redirect = raw.get(OPAQUE) == b"y", raw.get(REDIRECT)
-        xattrs = tuple(sorted(each for each in raw.items() if _visible(each[0])))
+        xattrs = tuple(sorted(each for each in raw.items() if is_visible(each[0])))
     return Entry(
         mode=found.st_mode,
         uid=found.st_uid,
@@ -248,17 +260,6 @@ def read_entry(directory: int, name: bytes) -> Entry:
         opaque=opaque,
         redirect=redirect,
     )
-
-
-def copy_metadata(source: int, target: int) -> None:
-    """Give an open file or directory the owner, mode, visible xattrs and times of another."""
-    found = os.fstat(source)
-    os.fchown(target, found.st_uid, found.st_gid)
-    os.fchmod(target, stat.S_IMODE(found.st_mode))
-    for name, value in _xattrs(b"/proc/self/fd/%d" % source).items():
-        if _visible(name):
-            os.setxattr(target, name, value)
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def remove_tree(parent: int, name: str) -> None:
@@ -317,8 +318,3 @@ def _xattrs(path: bytes) -> dict[str, bytes]:
             return {}
         raise
     return {name: os.getxattr(path, name, follow_symlinks=False) for name in names}
-
-
-def _visible(name: str) -> bool:
-    """Whether programs in a container see the attribute. ACLs and user ones are."""
-    return name.startswith(("user.", "system.posix_acl"))

@@ -8,7 +8,7 @@ The calls here block and belong in worker threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -62,6 +62,14 @@ class Layers(Protocol):
 
         ``owner`` makes the root belong to that uid instead.
         """
+        ...
+
+    def fill(self, layer: str, work: Callable[[int], int]) -> int:
+        """Let ``work`` fill the content of a new layer, given as an open directory."""
+        ...
+
+    def merge(self, layers: tuple[str, ...], into: str) -> None:
+        """Make the new layer ``into`` mean what ``layers`` do, the uppermost first."""
         ...
 
     def make_home(self, layer: str, name: str, owner: int) -> None:

@@ -37,13 +37,14 @@ class Node:
 
 
 @dataclass(slots=True)
-class _Search:
+class Below:
     """Where the next lower layers have the name that is looked up."""
 
     path: bytes
     """Below the parent, one name; below the root when ``absolute``."""
     absolute: bool = False
     stopped: bool = False
+    """They don't count: something above hides what they have."""
 
 
 class MergedTree:
@@ -65,9 +66,9 @@ class MergedTree:
         """Return what the tree has at ``name`` in the directory ``parent``."""
         return self.resolve(parent.parts, name)[0]
 
-    def resolve(self, parents: tuple[Part, ...], name: bytes) -> tuple[Node | None, _Search]:
+    def resolve(self, parents: tuple[Part, ...], name: bytes) -> tuple[Node | None, Below]:
         """Look ``name`` up in ``parents``; return it and where still lower layers would have it."""
-        search = _Search(name)
+        search = Below(name)
         first: Entry | None = None
         parts: list[Part] = []
         waiting = list(parents)
@@ -101,7 +102,7 @@ class MergedTree:
             node = self.lookup(node, name)
         return node
 
-    def _entry(self, layer: str, path: bytes, search: _Search) -> Entry | None:
+    def _entry(self, layer: str, path: bytes, search: Below) -> Entry | None:
         """Look one layer up and note in ``search`` what it says of the layers below."""
         components = path.split(b"/") if search.absolute else [path]
         for position in range(1, len(components) + 1):
@@ -125,7 +126,7 @@ class MergedTree:
         return None
 
 
-def _follow(search: _Search, redirect: bytes, walked: list[bytes], rest: list[bytes]) -> None:
+def _follow(search: Below, redirect: bytes, walked: list[bytes], rest: list[bytes]) -> None:
     """Apply a redirect found at ``walked``; ``rest`` is still to be looked up below it."""
     if redirect.startswith(b"/"):
         search.stopped = False

@@ -33,6 +33,7 @@ from sandboxrun.workspace.recover import RecoveredWorkspaces, recover_workspaces
 from sandboxrun.workspace.rows import MountRow
 from sandboxrun.workspace.seed import Seed, plant
 from sandboxrun.workspace.session import Access, Session, put_away, remove_doomed
+from sandboxrun.workspace.shallow import keep_shallow
 from sandboxrun.workspace.store import LayerStore, new_layer_id, open_overlay_store
 
 ROOT_UID = 0
@@ -278,6 +279,7 @@ class Workspaces:
 
     async def _begin(self, workspace_id: str, run_id: str) -> Begun:
         await self._settle_leftovers(workspace_id)
+        await keep_shallow(self._access, workspace_id)
 
         def begin(tx: rows.Connection) -> Begun:
             layer = new_layer_id()
