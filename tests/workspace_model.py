@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Literal
 
 from hypothesis import strategies as st
+from tests.overlay_mount import overlay
 
 from sandboxrun.workspace.compare import compare
 from sandboxrun.workspace.direct import DirectLayers
 from sandboxrun.workspace.effects import effects_between
 from sandboxrun.workspace.merged import MergedTree
-from tests.overlay_mount import overlay
 
 Verb = Literal[
     "write", "append", "mkdir", "rename", "remove", "symlink", "hardlink", "fifo", "chmod",

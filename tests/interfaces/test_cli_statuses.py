@@ -86,7 +86,6 @@ class CommandLine:
                 process.kill()
 
 
-def _command_line(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 @contextmanager
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     engine = engine_address(EngineKind.DOCKER)
@@ -99,8 +98,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
     command_line = CommandLine(environment, engine)
     # The state directory and its installation id are there from the first command on.
     assert command_line("runs", "list").returncode == 0
-    assert command_line("workspace", "create", "accepted").returncode == 0
-    return command_line
     yield command_line
     assert command_line.docker("ps", "-aq", "--filter", command_line.label) == b""
     for volume in command_line.volumes():
@@ -121,24 +118,6 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
         assert command_line.json("runs", "list") == []
 
 
-@pytest.fixture(scope="module")
-def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    return _command_line(tmp_path_factory)
-
-
-def test_a_workspace_whose_volume_was_removed_is_lost_and_not_empty(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    own = _command_line(tmp_path_factory)
-    volumes = own.docker("volume", "ls", "-q", "--filter", own.label).decode().split()
-    own.docker("volume", "rm", *volumes)
-    done = own("exec", "--json", "-w", "accepted", "ls")
-    if done.stdout:
-        assert json.loads(done.stdout)["status"] == Status.WORKSPACE_LOST.value
-    assert done.returncode == 121, done
-    assert b"Traceback" not in done.stderr
-
-
 STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.SUCCEEDED: (0, ("true",), {}),
     Status.FAILED: (77, ("exit 77",), {}),
@@ -153,13 +132,7 @@ STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.APPROVAL_EXPIRED: (77, ("--policy", "strict", "--wait-approval", "0.2", "true"), {}),
     Status.IMAGE_UNUSABLE: (125, ("--image", "no/such:image", "true"), {}),
     Status.INVALID_CWD: (125, ("--cwd", "/nope", "true"), {}),
-    Status.REFUSED: (77, ("sudo rm -rf /",), {}),
-    Status.APPROVAL_DENIED: (77, ("npm publish",), {}),
-    Status.APPROVAL_EXPIRED: (77, ("--wait-approval", "0.3", "npm publish"), {}),
-    Status.CONSENT_REQUIRED: (77, ("-w", "accepted", "--policy", "strict", "true"), {}),
 }
-ELSEWHERE = {Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST, Status.WORKSPACE_LOST}
-"""Somebody else ends these: see the tests of their own."""
 ELSEWHERE = {
     *(Status.CANCELLED, Status.ENGINE_FAILED, Status.LOST),
     *(Status.CONSENT_REQUIRED, Status.WORKSPACE_LOST),
@@ -316,10 +289,6 @@ def test_a_terminal_gets_no_control_sequences(sandboxrun: CommandLine) -> None:
     ) as process:
         os.close(theirs)
         shown = bytearray()
-        # Linux ends a terminal that nobody else has open with EIO.
-        with pytest.raises(OSError, match="Input/output"):  # noqa: PT012 - the read that ends it
-            while True:
-                shown += os.read(ours, 4096)
         while piece := _read_terminal(ours):
             shown += piece
     os.close(ours)
