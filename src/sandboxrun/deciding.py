@@ -143,7 +143,12 @@ async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
         stdin=None if request.stdin is None else sha256(request.stdin),
     )
     question = question_of(
-        decision, bound, judged.facts, requested, touches=tuple(touches(judged.facts))
+        decision,
+        bound,
+        judged.facts,
+        requested,
+        touches=tuple(touches(judged.facts)),
+        workspace_name=request.workspace,
     )
     return Evaluated(decision, bound, question)
 

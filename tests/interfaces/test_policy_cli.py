@@ -165,6 +165,9 @@ def test_an_always_becomes_a_grant_that_can_be_taken_back(state: Path) -> None:
         (told,) = json.loads(call_inside("grants", "list", "--json"))
         assert (told["grant_id"], told["given_by"]) == (permit.decision.grant, "ann")
         assert "git push OPERAND…" in call_inside("grants", "list")
+        assert told["workspace_name"] is None
+        name_workspace(state, "demo", "the name")
+        assert "the name" in call_inside("grants", "list")
         assert call_inside("grants", "revoke", told["grant_id"]) == "It is taken back.\n"
         assert "before" in call_inside("grants", "revoke", told["grant_id"])
         assert json.loads(call_inside("grants", "list", "--json")) == []

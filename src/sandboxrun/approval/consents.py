@@ -153,6 +153,15 @@ def _allowed(tx: sqlite3.Connection, workspace: str) -> bool:
     return row is None or bool(row[0])
 
 
+async def workspace_names(store: Store) -> dict[str, str]:
+    """Return the name of each workspace by what identifies it. Cancellation leaves nothing."""
+    return await store.read(
+        lambda tx: dict(
+            tx.execute("SELECT workspace_id, name FROM workspaces WHERE name IS NOT NULL")
+        )
+    )
+
+
 async def workspace_identity(store: Store, name: str) -> str:
     """Return what identifies the workspace called ``name``: its id, which is never reused.
 

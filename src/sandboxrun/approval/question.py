@@ -24,6 +24,9 @@ class Question(BaseModel):
     principal: str
     conversation: str | None
     workspace: str | None
+    """What identifies it; None is a throwaway one."""
+    workspace_name: str | None = None
+    """What people call it."""
     command: str
     """As it was given; bytes that are not UTF-8 show as ``\\xNN``."""
     argv: tuple[str, ...] | None
@@ -71,6 +74,7 @@ def question_of(
     requested: Requested,
     *,
     touches: tuple[str, ...],
+    workspace_name: str | None = None,
     snapshot: str | None = None,
 ) -> Question:
     """Return the question that ``decision`` leads to, with the safe 'always' if there is one."""
@@ -83,6 +87,7 @@ def question_of(
         principal=bound.principal,
         conversation=bound.conversation,
         workspace=bound.workspace,
+        workspace_name=workspace_name,
         command=escaped(command.source()),
         argv=tuple(map(escaped, command.parts)) if command.form == "argv" else None,
         cwd=command.cwd,

@@ -8,6 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from sandboxrun.approval.consents import workspace_names
 from sandboxrun.approval.grants import GrantRow, Grants
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
@@ -23,9 +24,9 @@ def list_command(
     as_json: JsonOption = False,
 ) -> None:
     """List the grants in force, oldest first."""
-    rows = anyio.run(_listed, Settings.read(), everything)
+    rows, names = anyio.run(_listed, Settings.read(), everything)
     if as_json:
-        typer.echo(json.dumps([_told(row) for row in rows], indent=2))
+        typer.echo(json.dumps([_told(row, names) for row in rows], indent=2))
         return
     print_table(
         ["GRANT", "PRINCIPAL", "WORKSPACE", "COVERS", "GIVEN BY", "GIVEN", "REVOKED"],
@@ -33,7 +34,7 @@ def list_command(
             [
                 row.grant.grant_id,
                 row.grant.principal,
-                row.grant.workspace,
+                names.get(row.grant.workspace, row.grant.workspace),
                 row.grant.pattern.shown,
                 row.given_by,
                 row.given_at,
@@ -57,9 +58,11 @@ def revoke_command(
     typer.echo("It is taken back." if revoked else "It had been taken back before.")
 
 
-async def _listed(settings: Settings, everything: bool) -> tuple[GrantRow, ...]:
+async def _listed(
+    settings: Settings, everything: bool
+) -> tuple[tuple[GrantRow, ...], dict[str, str]]:
     async with opened_store(settings) as store:
-        return await Grants(store).list(revoked=everything)
+        return await Grants(store).list(revoked=everything), await workspace_names(store)
 
 
 async def _revoked(settings: Settings, grant_id: str) -> bool:
@@ -67,9 +70,10 @@ async def _revoked(settings: Settings, grant_id: str) -> bool:
         return await Grants(store).revoke(grant_id)
 
 
-def _told(row: GrantRow) -> dict[str, object]:
+def _told(row: GrantRow, names: dict[str, str]) -> dict[str, object]:
     return {
         **row.grant.model_dump(mode="json"),
+        "workspace_name": names.get(row.grant.workspace),
         "lifts": sorted(row.grant.lifts),
         "given_by": row.given_by,
         "given_at": row.given_at,

@@ -13,7 +13,7 @@ from sandboxrun.screening.facts import Effect
 def question_text(question: Question) -> str:
     """Return the question in full: the marked command, why it asks, what it does and touches."""
     marks, groups = numbered(question.objections)
-    where = question.workspace or "a throwaway workspace"
+    where = question.workspace_name or question.workspace or "a throwaway workspace"
     who = question.principal
     lines = [f"{printable(who)} wants to run this in {printable(where)}:", ""]
     lines += [f"  {line}" for line in marked(question.command.encode(), marks)]
