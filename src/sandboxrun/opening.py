@@ -15,7 +15,11 @@ import anyio.to_thread
 from sandboxrun.approval.approvals import Approvals
 from sandboxrun.approval.consents import Consents, forget_workspace, insert_consent
 from sandboxrun.approval.grants import Grants
-from sandboxrun.approval.workspace_policies import WorkspacePolicies
+from sandboxrun.approval.workspace_policies import (
+    WorkspacePolicies,
+    inherit_restrictions,
+    policy_of,
+)
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.config import Settings, host_environment
 from sandboxrun.deciding import Judge
@@ -30,6 +34,7 @@ from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
 from sandboxrun.output.spools import SpoolPolicy
 from sandboxrun.output.upkeep import Upkeep
+from sandboxrun.policy.authority import PolicyDigests
 from sandboxrun.policy.load import load_policy
 from sandboxrun.policy.requested import limits_of
 from sandboxrun.screening import screen
@@ -56,12 +61,16 @@ class _Custody:
     judge: Judge
     principal: str
 
-    def created(self, tx: sqlite3.Connection, workspace_id: str) -> None:
+    def created(
+        self, tx: sqlite3.Connection, workspace_id: str, *, forked_from: str | None = None
+    ) -> None:
+        if forked_from is not None:
+            inherit_restrictions(tx, parent=forked_from, child=workspace_id)
         insert_consent(
             tx,
             principal=self.principal,
             workspace=workspace_id,
-            digests=self.judge.digests(),
+            digests=PolicyDigests.of(self.judge.policy, policy_of(tx, workspace_id)),
             given_by=self.principal,
         )
 

@@ -26,7 +26,7 @@ from sandboxrun.approval.authorise import (
 from sandboxrun.approval.consents import Consents, forget_workspace
 from sandboxrun.approval.grants import Grants
 from sandboxrun.approval.question import Answer, Approver, Question, operator_approver
-from sandboxrun.approval.workspace_policies import WorkspacePolicies, inherit_policy
+from sandboxrun.approval.workspace_policies import WorkspacePolicies, inherit_restrictions
 from sandboxrun.errors import EngineError, PolicyError, UnknownApprovalError
 from sandboxrun.policy.document import Action, Range, Ranges, When
 from sandboxrun.state.runs import Runs
@@ -414,9 +414,15 @@ async def test_a_workspace_policy_narrows_and_goes_with_its_forks(world: World) 
     file = Path(__file__).parents[2] / "policies" / "strict.toml"
     attached = await policies.attach("demo", file.read_text(encoding="utf-8"), by="ann")
     assert await policies.get("demo") == attached
-    await world.store.write(lambda tx: inherit_policy(tx, parent="demo", child="fork"))
-    await world.store.write(lambda tx: inherit_policy(tx, parent="none", child="other"))
+    await world.store.write(lambda tx: inherit_restrictions(tx, parent="demo", child="fork"))
+    await world.store.write(lambda tx: inherit_restrictions(tx, parent="none", child="other"))
     assert await policies.get("fork") == attached
+    consents = Consents(world.store)
+    assert (await consents.authority(principal="ann", workspace="fork")).execution
+    await consents.set_access("demo", allowed=False, by="ann")
+    await world.store.write(lambda tx: inherit_restrictions(tx, parent="demo", child="fork"))
+    assert not (await consents.authority(principal="ann", workspace="fork")).execution
+    await consents.set_access("demo", allowed=True, by="ann")
     assert await policies.get("other") is None
     world.workspace_policy = attached
     assert (await stopped(world)).ending is Ending.CONSENT_REQUIRED

@@ -56,17 +56,30 @@ class WorkspacePolicies:
         Raises `PolicyError` when what is stored is no policy any more: nothing may run then.
         Cancellation leaves nothing.
         """
-        text = await self.store.read(lambda tx: _text(tx, workspace))
-        return None if text is None else _parsed(text)
+        return await self.store.read(lambda tx: policy_of(tx, workspace))
 
 
-def inherit_policy(tx: sqlite3.Connection, *, parent: str, child: str) -> None:
-    """Give a fork the policy of what it was forked from, inside a caller's transaction."""
+def inherit_restrictions(tx: sqlite3.Connection, *, parent: str, child: str) -> None:
+    """Give a fork the policy and the switch of what it was forked from, in a caller's transaction.
+
+    Grants stay behind: a yes was for the workspace it was said in.
+    """
     tx.execute(
         "INSERT OR REPLACE INTO workspace_policies (workspace, document, attached_by, attached_at)"
         " SELECT ?, document, attached_by, attached_at FROM workspace_policies WHERE workspace = ?",
         (child, parent),
     )
+    tx.execute(
+        "INSERT OR REPLACE INTO workspace_access (workspace, allowed, changed_by, changed_at)"
+        " SELECT ?, allowed, changed_by, changed_at FROM workspace_access WHERE workspace = ?",
+        (child, parent),
+    )
+
+
+def policy_of(tx: sqlite3.Connection, workspace: str) -> Document | None:
+    """Return the policy of a workspace, inside a caller's transaction. Raises `PolicyError`."""
+    text = _text(tx, workspace)
+    return None if text is None else _parsed(text)
 
 
 def _text(tx: sqlite3.Connection, workspace: str) -> str | None:

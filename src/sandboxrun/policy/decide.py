@@ -67,7 +67,7 @@ def decide(
         tier=tier,
         effect=_effect(case),
         rule=_rule(verdict, against, grant, host_policy),
-        reason=reason_of(verdict, against, case.command, case.facts, authority),
+        reason=reason_of(verdict, against, case.command, case.facts),
         advice=advice_on(against, case.command, case.facts),
         objections=tuple(against),
         findings=case.facts.findings,

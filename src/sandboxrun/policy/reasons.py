@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from sandboxrun.policy.authority import Authority
 from sandboxrun.policy.decision import Objection, Source, Verdict
 from sandboxrun.policy.document import Action
 from sandboxrun.policy.grants import CommandText
@@ -50,7 +49,6 @@ def reason_of(
     against: Sequence[Objection],
     command: CommandText,
     facts: Facts,
-    authority: Authority,
 ) -> str:
     """Return the sentences for a decision."""
     match verdict:
@@ -59,10 +57,10 @@ def reason_of(
         case Verdict.ASK:
             return f"{ASKED}{told(against, command)}"
         case Verdict.CONSENT_REQUIRED:
-            named = "this workspace" if authority.workspace is None else repr(authority.workspace)
             return (
-                f"Nobody has accepted the policies now in force for {named}, or they changed "
-                "since. `sandboxrun consent show` lists them and `consent give` accepts them."
+                "Nobody has accepted the policies now in force for this workspace, or they "
+                "changed since. `sandboxrun consent show WORKSPACE` lists them and `consent give "
+                "WORKSPACE` accepts them."
             )
         case Verdict.REFUSED:
             return f"Refused. {told(against, command)} {advice_on(against, command, facts)}".strip()

@@ -52,8 +52,10 @@ class Begun:
 class Custody(Protocol):
     """Whoever keeps rows about workspaces: told inside the transaction that makes or ends one."""
 
-    def created(self, tx: rows.Connection, workspace_id: str) -> None:
-        """Note that a named workspace is being made."""
+    def created(
+        self, tx: rows.Connection, workspace_id: str, *, forked_from: str | None = None
+    ) -> None:
+        """Note that a named workspace is being made, perhaps as a fork of another."""
         ...
 
     def removed(self, tx: rows.Connection, workspace_id: str) -> None:
@@ -113,9 +115,10 @@ class Workspaces:
         _require_name(new)
 
         def fork(tx: rows.Connection) -> Workspace:
-            forked = _fork(tx, name, new, at)
+            source = rows.find_workspace(tx, name)
+            forked = _fork(tx, source, new, at)
             if self._custody is not None:
-                self._custody.created(tx, forked.workspace_id)
+                self._custody.created(tx, forked.workspace_id, forked_from=source.workspace_id)
             return forked
 
         return await self._state.write(fork, durable=False)
@@ -399,8 +402,7 @@ def _require_name(name: str) -> None:
         )
 
 
-def _fork(tx: rows.Connection, name: str, new: str, at: str | None) -> Workspace:
-    source = rows.find_workspace(tx, name)
+def _fork(tx: rows.Connection, source: Workspace, new: str, at: str | None) -> Workspace:
     parent = source.head if at is None else at
     rows.find_snapshot(tx, source.workspace_id, parent)
     workspace_id, snapshot_id = new_id("ws"), new_id("snap")
