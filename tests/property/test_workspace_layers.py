@@ -1,3 +1,4 @@
+# ruff: noqa: PTH113, PTH114
 """Stacks of overlay layers against plain directories, under random histories."""
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
-
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.workspace_model import STEPS, Sheaf, Step, describe, differences, without_times
 
 pytestmark = [
