@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from sandboxrun.engine.never_started import never_started
 from sandboxrun.engine.protocol import Engine
 from sandboxrun.errors import ImageUnusableError, UsageError
-from sandboxrun.image.look import never_started
 from sandboxrun.model import labels
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.limits import MIB
