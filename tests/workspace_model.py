@@ -1,3 +1,4 @@
+# ruff: noqa: PTH101, PTH102, PTH104, PTH108, PTH112, PTH113, PTH114, PTH115, PTH116, PTH118, PTH119, PTH123, PTH208, PTH211
 """A store of layers on a temporary directory, and random operations on a tree.
 
 The operations run twice, on a real overlay mount and on a plain directory: the model.
@@ -97,7 +98,7 @@ class Step:
                 file.truncate(100_000 + self.number)
 
     def _remake(self, path: bytes, _: bytes) -> None:
-        """A directory that hides what it had: opaque."""
+        """Make a directory that hides what it had: opaque."""
         if os.path.isdir(path) and not os.path.islink(path):
             _remove(path)
             os.mkdir(path)
@@ -165,7 +166,7 @@ def describe(root: Path) -> dict[bytes, Description]:
 
 
 def without_times(tree: dict[bytes, Description]) -> dict[bytes, tuple[object, ...]]:
-    """The same without any time: two trees were made one after the other."""
+    """Leave every time out: two trees were made one after the other."""
     return {path: (*each[:3], *each[4:]) for path, each in tree.items()}
 
 
@@ -222,7 +223,7 @@ class Sheaf:
 def differences(
     old: dict[bytes, Description], new: dict[bytes, Description]
 ) -> dict[str, set[bytes]]:
-    """The full comparison of two trees."""
+    """Compare two trees in full."""
     return {
         "created": new.keys() - old.keys(),
         "modified": {path for path in old.keys() & new.keys() if old[path] != new[path]},

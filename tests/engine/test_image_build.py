@@ -23,6 +23,7 @@ from subjects import engine_url
 
 from sandboxrun.config import DEFAULT_IMAGE
 from sandboxrun.engine.docker import connect
+from sandboxrun.engine.never_started import never_started
 from sandboxrun.engine.protocol import Engine, EngineKind, ImageInfo
 from sandboxrun.errors import ImageBuildError
 from sandboxrun.image.apt_host import read_host_apt
@@ -36,7 +37,7 @@ from sandboxrun.image.build import (
 )
 from sandboxrun.image.check import evaluate, gather
 from sandboxrun.image.debootstrap import bootstrap_argv, image_changes
-from sandboxrun.image.look import never_started, opened_image
+from sandboxrun.image.look import opened_image
 from sandboxrun.image.process import run_tool, tool_output
 from sandboxrun.image.progress import Progress, Stage
 from sandboxrun.image.recipe import load_recipe

@@ -1,3 +1,4 @@
+# ruff: noqa: PTH113, PTH114
 """Stacks of overlay layers against plain directories, under random histories."""
 
 from __future__ import annotations

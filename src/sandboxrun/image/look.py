@@ -7,19 +7,13 @@ import tarfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import anyio
-
+from sandboxrun.engine.never_started import never_started
 from sandboxrun.engine.protocol import Engine, ImageInfo
-from sandboxrun.engine.spec import ContainerSpec
 from sandboxrun.errors import EngineError
 from sandboxrun.image.check import PathKind, PathStat, Stat
-from sandboxrun.model.ids import new_id
 
 _LARGEST_PROGRAM = 256 * 1024 * 1024
 """The archive of a larger file isn't read to its end."""
-_REMOVE_SECONDS = 20.0
-_MEMORY_BYTES = 64 * 1024 * 1024
-_NANO_CPUS = 100_000_000
 
 
 @asynccontextmanager
@@ -39,24 +33,6 @@ async def opened_image(
         yield look
 
 
-@asynccontextmanager
-async def never_started(
-    engine: Engine, info: ImageInfo, *, labels: Sequence[tuple[str, str]]
-) -> AsyncIterator[str]:
-    """Give a container of the image that is created, never started, and removed at the end.
-
-    Its files are the image's, for the engine's archive verbs. Removal is shielded and bounded; a
-    container the engine didn't remove in time is found by its ``labels``. Raises the engine's
-    faults.
-    """
-    name = new_id("sandboxrun-look")
-    try:
-        yield await engine.create(_spec(name, info, labels))
-    finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_REMOVE_SECONDS):
-            await _remove(engine, name)
-
-
 def parse_stat(archive: bytes) -> PathStat:
     """Return what the first member of an archive is. Raises `EngineError` if it isn't a tar."""
     try:
@@ -74,29 +50,3 @@ def parse_stat(archive: bytes) -> PathStat:
     if member.isreg():
         return PathStat(PathKind.FILE, mode)
     return PathStat(PathKind.OTHER, mode)
-
-
-def _spec(name: str, info: ImageInfo, labels: Sequence[tuple[str, str]]) -> ContainerSpec:
-    return ContainerSpec(
-        name=name,
-        image=info.id,
-        entrypoint=("/never-started",),
-        user="65534:65534",
-        hostname="sandbox",
-        network="none",
-        memory_bytes=_MEMORY_BYTES,
-        nano_cpus=_NANO_CPUS,
-        pids=8,
-        shm_bytes=1024 * 1024,
-        seccomp='{"defaultAction": "SCMP_ACT_ERRNO"}',
-        seccomp_file="",
-        labels=tuple(labels),
-    )
-
-
-async def _remove(engine: Engine, name: str) -> None:
-    try:
-        await engine.remove(name, timeout_seconds=_REMOVE_SECONDS)
-    except EngineError:
-        # The labels stay with it; recovery removes what the engine could not remove now.
-        return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import posixpath
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
@@ -25,6 +26,10 @@ from sandboxrun.workspace.layers import Layers
 Seed: TypeAlias = Callable[[int, int], int]
 """Fills an open directory for a uid and returns how many entries it brought. Blocks."""
 
+_NEVER_COVERED: Final = frozenset(
+    {"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr"}
+    | {".sandboxrun"}
+)
 _KEPT_BITS: Final = 0o1777
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,6 +42,21 @@ def plant(layers: Layers, layer: str, uid: int, seed: Seed | None) -> int:
     count = 0 if seed is None else layers.fill(layer, lambda root: seed(root, uid))
     layers.make_home(layer, HOME_NAME, uid)
     return count
+
+
+def check_mount(path: str) -> None:
+    """Check where a workspace is to be mounted. Raises `UsageError`."""
+    plain = path.isprintable() and not set(path) & set(':,\\"')
+    if not plain or not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
+        raise UsageError(
+            f"A workspace cannot be mounted at {path!r}.",
+            advice="Give an absolute path like /testbed, without dots, commas and colons.",
+        )
+    if path.split("/")[1] in _NEVER_COVERED:
+        raise UsageError(
+            f"A workspace at {path!r} would hide what commands need.",
+            advice="Choose a directory of its own, such as /testbed.",
+        )
 
 
 def from_directory(path: Path) -> Seed:

@@ -6,37 +6,39 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import anyio
+import anyio.to_thread
 
 from sandboxrun.engine.protocol import Engine
 from sandboxrun.errors import UsageError, WorkspaceLostError
 from sandboxrun.model import labels
+from sandboxrun.model.difference import PathDifference
 from sandboxrun.model.effects import Effects
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.timings import Timings
-from sandboxrun.model.workspace import (
-    DEFAULT_MOUNT,
-    NAME_PATTERN,
-    Snapshot,
-    SnapshotCause,
-    Workspace,
-)
-from sandboxrun.state.clock import timestamp
+from sandboxrun.model.workspace import DEFAULT_MOUNT, NAME_PATTERN, Snapshot, Workspace
 from sandboxrun.state.store import Store
 from sandboxrun.workspace import mount_rows, rows
+from sandboxrun.workspace.difference import difference_between
 from sandboxrun.workspace.effects import effects_between
 from sandboxrun.workspace.layers import Layers
 from sandboxrun.workspace.line import Line, Turn
+from sandboxrun.workspace.making import (
+    discard_workspace,
+    fork_workspace,
+    make_workspace,
+    seed_from_image,
+)
 from sandboxrun.workspace.recover import RecoveredWorkspaces, recover_workspaces
 from sandboxrun.workspace.rows import MountRow
-from sandboxrun.workspace.seed import Seed, plant
+from sandboxrun.workspace.seed import Seed, check_mount, from_directory
 from sandboxrun.workspace.session import Access, Session, put_away, remove_doomed
 from sandboxrun.workspace.shallow import keep_shallow
 from sandboxrun.workspace.store import LayerStore, new_layer_id, open_overlay_store
 
-ROOT_UID = 0
 _REMOVE_SECONDS = 30.0
 
 
@@ -78,11 +80,12 @@ class Workspaces:
         self,
         name: str,
         *,
+        source: Path | str | None = None,
         seed: Seed | None = None,
         mount_at: str = DEFAULT_MOUNT,
         as_root: bool = False,
     ) -> Workspace:
-        """Create a workspace, empty or with what ``seed`` brings.
+        """Create a workspace: empty, with a copy of the directory ``source``, or with ``seed``.
 
         Raises `UsageError` when the name is taken or the seed unusable, and engine faults.
         Cancelling leaves nothing but a layer that recovery removes.
@@ -90,7 +93,15 @@ class Workspaces:
         _require_name(name)
         if await self._state.read(lambda tx: rows.is_taken(tx, name)):
             raise UsageError(f"Workspace {name!r} exists already.", advice="Choose another name.")
+        check_mount(mount_at)
+        if source is not None:
+            seed = await anyio.to_thread.run_sync(from_directory, Path(source))
         return await self._create(name, seed, mount_at, as_root=as_root)
+
+    async def image_seed(self, image: str, path: str) -> Seed:
+        """Return the seed of a directory inside an image; see `seed_from_image`."""
+        installation = self._state.directory.installation_id
+        return await seed_from_image(self._access.engine, image, path, installation=installation)
 
     async def show(self, name: str) -> Workspace:
         """Return one workspace. Raises `UnknownWorkspaceError`. Cancelling leaves nothing."""
@@ -115,10 +126,10 @@ class Workspaces:
         _require_name(new)
 
         def fork(tx: rows.Connection) -> Workspace:
-            source = rows.find_workspace(tx, name)
-            forked = _fork(tx, source, new, at)
+            parent = rows.find_workspace(tx, name)
+            forked = fork_workspace(tx, name, new, at)
             if self._custody is not None:
-                self._custody.created(tx, forked.workspace_id, forked_from=source.workspace_id)
+                self._custody.created(tx, forked.workspace_id, forked_from=parent.workspace_id)
             return forked
 
         return await self._state.write(fork, durable=False)
@@ -147,6 +158,18 @@ class Workspaces:
         """
         before, after = await self.stacks(name, old, new)
         return await self._layers.look(lambda look: effects_between(look, before, after))
+
+    async def difference(
+        self, name: str, old: str, new: str, *, text: bool = False, limit: int = 10_000
+    ) -> tuple[PathDifference, ...]:
+        """Return what differs path by path, with unified diffs where ``text`` is asked for.
+
+        Raises `UnknownWorkspaceError` and `UnknownSnapshotError`. Cancelling leaves nothing.
+        """
+        before, after = await self.stacks(name, old, new)
+        return await self._layers.look(
+            lambda look: difference_between(look, before, after, text=text, limit=limit)
+        )
 
     async def stacks(self, name: str, *snapshots: str) -> tuple[tuple[str, ...], ...]:
         """Return the layers of snapshots. Raises `UnknownSnapshotError`. Leaves nothing."""
@@ -240,7 +263,7 @@ class Workspaces:
                 yield session
         finally:
             with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
-                await self._discard(workspace.workspace_id)
+                await discard_workspace(self._access, workspace.workspace_id)
 
     async def recover(self) -> RecoveredWorkspaces:
         """Finish what dead processes left; see `recover_workspaces`."""
@@ -332,48 +355,13 @@ class Workspaces:
     async def _create(
         self, name: str | None, seed: Seed | None, mount_at: str, *, as_root: bool
     ) -> Workspace:
-        layer, store_id = new_layer_id(), self._layers.row.store_id
-        snapshot_id, workspace_id = new_id("snap"), new_id("ws")
-        uid = await self._state.write(
-            lambda tx: self._reserve(tx, layer, as_root=as_root), durable=False
-        )
-        await self._layers.require(())
-        entries = await self._layers.use(lambda layers: plant(layers, layer, uid, seed))
-        workspace = Workspace(
-            workspace_id=workspace_id,
-            name=name,
-            head=snapshot_id,
-            uid=uid,
-            mount_at=mount_at,
-            created_at=timestamp(),
+        return await make_workspace(
+            self._access, name, seed, mount_at=mount_at, as_root=as_root, created=self._created
         )
 
-        def add(tx: rows.Connection) -> None:
-            rows.seal_layer(tx, layer, entries)
-            owner = self._state.owner if name is None else None
-            rows.add_workspace(tx, workspace, store_id, owner)
-            if name is not None and self._custody is not None:
-                self._custody.created(tx, workspace_id)
-            created = rows.new_snapshot(
-                snapshot_id, workspace_id, SnapshotCause.CREATED, parent=None
-            )
-            rows.add_snapshot(tx, created, (layer, self._layers.row.base))
-
-        await self._state.write(add, durable=name is not None)
-        return workspace
-
-    def _reserve(self, tx: rows.Connection, layer: str, *, as_root: bool) -> int:
-        rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
-        return ROOT_UID if as_root else rows.free_uid(tx)
-
-    async def _discard(self, workspace_id: str) -> None:
-        def discard(tx: rows.Connection) -> None:
-            stack = rows.stack_of_head(tx, workspace_id)
-            rows.remove_workspace(tx, workspace_id)
-            mount_rows.doom_layers(tx, self._layers.row.store_id, stack)
-
-        await self._state.write(discard, durable=False)
-        await remove_doomed(self._access)
+    def _created(self, tx: rows.Connection, workspace_id: str) -> None:
+        if self._custody is not None:
+            self._custody.created(tx, workspace_id)
 
     def _tags(self, begun: Begun) -> tuple[tuple[str, str], ...]:
         return (
@@ -400,21 +388,3 @@ def _require_name(name: str) -> None:
             f"{name!a} cannot name a workspace.",
             advice="Use up to 63 letters, digits, '_', '.' and '-', the first a letter or digit.",
         )
-
-
-def _fork(tx: rows.Connection, source: Workspace, new: str, at: str | None) -> Workspace:
-    parent = source.head if at is None else at
-    rows.find_snapshot(tx, source.workspace_id, parent)
-    workspace_id, snapshot_id = new_id("ws"), new_id("snap")
-    workspace = source.model_copy(
-        update={
-            "workspace_id": workspace_id,
-            "name": new,
-            "head": snapshot_id,
-            "created_at": timestamp(),
-        }
-    )
-    rows.add_workspace(tx, workspace, rows.store_of(tx, source.workspace_id), None)
-    forked = rows.new_snapshot(snapshot_id, workspace_id, SnapshotCause.FORKED, parent=parent)
-    rows.add_snapshot(tx, forked, rows.stack_of(tx, parent))
-    return workspace

@@ -22,6 +22,7 @@ from sandboxrun.interfaces.cli import (
     image,
     policy,
     runs,
+    snapshot,
     workspace,
 )
 from sandboxrun.interfaces.cli import exec as exec_module
@@ -44,6 +45,7 @@ app.add_typer(engine.app, name="engine")
 app.add_typer(image.app, name="image")
 workspace.app.command("access")(access_command)
 app.add_typer(workspace.app, name="workspace")
+app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(runs.app, name="runs")
 app.add_typer(artifact.app, name="artifact")
 app.add_typer(audit.app, name="audit")
