@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_bench import Bench
 
-from sandboxrun import Limits, Status
+from sandboxrun import Limits, Outcome, Status
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker]
 GONE_SECONDS = 1.0
@@ -36,13 +37,13 @@ ATTACKS = {
     "prlimit": """
         import ctypes, os, resource, struct
         libc = ctypes.CDLL(None)
-        for tid in range(1, 6):
+        for tid in {1, 2, 3, 4, 5} - {os.getpid()}:
             for limit in range(16):
                 libc.syscall(302, tid, limit, struct.pack("QQ", 0, 0), None)
         """,
     "scheduling": """
         import os
-        for tid in range(1, 6):
+        for tid in {1, 2, 3, 4, 5} - {os.getpid()}:
             for call in (
                 lambda: os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0)),
                 lambda: os.sched_setaffinity(tid, {0}),
@@ -85,12 +86,17 @@ def _processes(container_marker: str) -> list[str]:
     return found
 
 
+def _bash(bench: Bench, script: str, **fields: Any) -> Outcome:
+    """Run a script that screening does not see: some of these it would rightly refuse."""
+    return bench.run(argv=("bash", "-s"), stdin=script.encode(), **fields)
+
+
 @pytest.mark.parametrize("name", HIDERS)
 def test_a_job_left_behind_does_not_delay_the_result_and_is_gone_with_it(
     bench: Bench, name: str
 ) -> None:
     began = time.monotonic()
-    outcome = bench.run(HIDERS[name] + "\necho done", timeout_seconds=60, limits=Limits(pids=64))
+    outcome = _bash(bench, HIDERS[name] + "\necho done", timeout_seconds=60, limits=Limits(pids=64))
     assert time.monotonic() - began < 30  # far from the 60 s it would take to wait for it
     assert outcome.status is Status.SUCCEEDED, outcome
     assert "done" in outcome.preview.text
@@ -99,8 +105,8 @@ def test_a_job_left_behind_does_not_delay_the_result_and_is_gone_with_it(
 
 @pytest.mark.parametrize("name", HIDERS)
 def test_whatever_hides_is_gone_a_second_after_the_timeout(bench: Bench, name: str) -> None:
-    outcome = bench.run(
-        HIDERS[name] + "\nwait; sleep 1234", timeout_seconds=0.7, limits=Limits(pids=64)
+    outcome = _bash(
+        bench, HIDERS[name] + "\nwait; sleep 1234", timeout_seconds=0.7, limits=Limits(pids=64)
     )
     ended = time.monotonic()
     assert outcome.status is Status.TIMED_OUT, outcome
@@ -114,7 +120,7 @@ def test_the_init_survives_its_children_or_its_death_is_told(bench: Bench, name:
     script = textwrap.dedent(ATTACKS[name])
     if name == "signals":
         # Its last signal ends the shell itself: PID 1 lives on and records that.
-        assert bench.run(script).status in {Status.SUCCEEDED, Status.SIGNALED}
+        assert _bash(bench, script).status in {Status.SUCCEEDED, Status.SIGNALED}
         return
     outcome = bench.run(argv=("python3", "-c", script + "\nprint('attacked')"))
     assert outcome.status is Status.SUCCEEDED, outcome
@@ -128,8 +134,8 @@ def test_an_attacker_is_killed_from_outside_all_the_same(bench: Bench, name: str
     command = script + "\nsleep 1234" if name == "signals" else ""
     argv = ("python3", "-c", script + "\nimport time; time.sleep(1234)")
     if name == "signals":
-        outcome = bench.run(
-            "trap '' TERM; " + command.replace("kill -9 -1; ", ""), timeout_seconds=0.7
+        outcome = _bash(
+            bench, "trap '' TERM; " + command.replace("kill -9 -1; ", ""), timeout_seconds=0.7
         )
     else:
         outcome = bench.run(argv=argv, timeout_seconds=0.7)
