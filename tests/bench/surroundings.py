@@ -77,6 +77,17 @@ def podman_address(state_dir: Path) -> str | None:
     return managed.url if managed.is_running() else None
 
 
+def _remove_volumes(engine: str, state: Path) -> None:
+    """Remove the volumes of an installation whose state directory is about to go."""
+    label = f"label=sandboxrun.installation={(state / 'installation').read_text().strip()}"
+    client = ["docker", "-H", engine, "volume"]
+    listed = subprocess.run(
+        [*client, "ls", "-q", "--filter", label], check=True, capture_output=True
+    )
+    for name in listed.stdout.decode().split():
+        subprocess.run([*client, "rm", name], check=True, capture_output=True)
+
+
 @contextmanager
 def surroundings() -> Iterator[Surroundings]:
     """Yield runners with a state directory of their own, on the engine the settings name."""
@@ -84,6 +95,7 @@ def surroundings() -> Iterator[Surroundings]:
     with ExitStack() as stack:
         state = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "state"
         engine = engine_address(base.state_dir)
+        stack.callback(_remove_volumes, engine, state)
         portal = stack.enter_context(start_blocking_portal())
         runners = {}
         for ordering in (Ordering.EXACT, Ordering.ARRIVAL):
