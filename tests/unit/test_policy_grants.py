@@ -171,6 +171,12 @@ def test_a_grant_is_for_its_asks_principal_workspace_and_variables() -> None:
         grant.model_copy(update={"workspace": "other"}),
     ]
     assert decided(judged, grants=narrowed).verdict is Verdict.ASK
+    both = case("npm install x && rm -rf src")
+    whole = always("npm install x && rm -rf src")
+    assert decided(both, grants=[whole]).verdict is Verdict.AUTO
+    halves = [whole.model_copy(update={"lifts": frozenset({key})}) for key in whole.lifts]
+    assert len(halves) == 2
+    assert decided(both, grants=halves).verdict is Verdict.ASK
     with_env = case(INSTALL, env_names=("NODE_OPTIONS",))
     assert decided(with_env, grants=[grant]).verdict is Verdict.ASK
     given_env = always(INSTALL, env_names=("NODE_OPTIONS",))

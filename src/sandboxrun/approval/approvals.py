@@ -158,17 +158,18 @@ class Approvals:
 
         return await self.store.write(close, durable=False)
 
-    async def wait(self, approval_id: str) -> Approval:
+    async def wait(self, approval_id: str, *, nudge: anyio.Event | None = None) -> Approval:
         """Wait for an answer until the deadline, and return the question as it ended.
 
-        An answer of another process is seen within 200 ms. Raises `StateError`. Cancellation
-        leaves the question pending: close it.
+        An answer of another process is seen within 200 ms, one of this process at once when
+        ``nudge`` is set after it. Raises `StateError`. Cancellation leaves the question pending:
+        close it.
         """
         while (asked := await self.get(approval_id)).answer is None:
             left = (asked.deadline_ns - self.clock()) / _NS
             if left <= 0:
                 return await self.close(approval_id, Answered.EXPIRED)
-            await anyio.sleep(min(POLL_SECONDS, left))
+            await _pause(min(POLL_SECONDS, left), nudge)
         return asked
 
     async def get(self, approval_id: str) -> Approval:
@@ -194,6 +195,14 @@ class Approvals:
         return await anyio.to_thread.run_sync(
             lambda: tuple(each for each in found if each.owner.is_alive())
         )
+
+
+async def _pause(seconds: float, nudge: anyio.Event | None) -> None:
+    if nudge is None or nudge.is_set():
+        await anyio.sleep(seconds)
+        return
+    with anyio.move_on_after(seconds):
+        await nudge.wait()
 
 
 def redeem(tx: sqlite3.Connection, approval_id: str, digest: str, owner: Owner) -> bool:

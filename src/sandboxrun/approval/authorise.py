@@ -171,11 +171,12 @@ async def _put(
     deadline_seconds: float,
 ) -> Approval:
     asked = await approvals.ask(question, digest=digest, deadline_seconds=deadline_seconds)
+    heard = anyio.Event()
     try:
         async with anyio.create_task_group() as tasks:
             if approver is not None:
-                tasks.start_soon(_hear, approver, asked, approvals)
-            ended = await approvals.wait(asked.approval_id)
+                tasks.start_soon(_hear, approver, asked, approvals, heard)
+            ended = await approvals.wait(asked.approval_id, nudge=heard)
             tasks.cancel_scope.cancel()
     except BaseException:
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
@@ -184,12 +185,15 @@ async def _put(
     return ended
 
 
-async def _hear(approver: Approver, asked: Approval, approvals: Approvals) -> None:
+async def _hear(
+    approver: Approver, asked: Approval, approvals: Approvals, heard: anyio.Event
+) -> None:
     try:
         answer = await approver(asked.question)
     except SandboxrunError as fault:
         answer = Answer(approved=False, by="the approver's fault", reason=fault.message)
     await approvals.answer(asked.approval_id, answer)
+    heard.set()
 
 
 def _unanswered(ended: Approval, decision: Decision, deadline_seconds: float) -> Stopped:
