@@ -41,7 +41,11 @@ async def recover_workspaces(access: Access) -> RecoveredWorkspaces:
     await _drop_tickets(access)
     await _remove_throwaways(access)
     await _remove_volumes(access)
-    return RecoveredWorkspaces(done, await remove_doomed(access), left)
+    try:
+        removed = await remove_doomed(access)
+    except WorkspaceLostError:
+        removed = 0
+    return RecoveredWorkspaces(done, removed, left)
 
 
 async def _put_away(access: Access, mount: rows.MountRow) -> bool:

@@ -74,6 +74,25 @@ def add_store(tx: sqlite3.Connection, engine_id: str, store: StoreRow, maker: Ow
     return store
 
 
+def forget_store(tx: sqlite3.Connection, store_id: str) -> bool:
+    """Forget a store that is lost and all that was in it; False while a workspace is in it."""
+    kept = "SELECT 1 FROM workspaces WHERE store_id = ? AND name IS NOT NULL"
+    if tx.execute(kept, (store_id,)).fetchone() is not None:
+        return False
+    for query in (
+        "DELETE FROM workspaces WHERE store_id = ?",
+        "DELETE FROM mounts WHERE upper IN (SELECT layer_id FROM layers WHERE store_id = ?)",
+        (
+            "DELETE FROM mounts WHERE volume IN (SELECT volume FROM mount_layers AS m"
+            " JOIN layers AS l ON m.layer_id = l.layer_id WHERE l.store_id = ?)"
+        ),
+        "DELETE FROM layers WHERE store_id = ?",
+        "DELETE FROM stores WHERE store_id = ?",
+    ):
+        tx.execute(query, (store_id,))
+    return True
+
+
 def free_uid(tx: sqlite3.Connection) -> int:
     """Return a uid that no workspace has, or any when the pool is used up."""
     for _ in range(_TRIES):

@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 
 from sandboxrun.engine.protocol import Engine
-from sandboxrun.errors import EngineError, StateError
+from sandboxrun.errors import EngineError, StateError, WorkspaceLostError
 from sandboxrun.model import labels
 from sandboxrun.model.effects import Effects
 from sandboxrun.model.ids import new_id
@@ -112,7 +112,7 @@ class Session:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             try:
                 await put_away(self._access, self._mount, sealed=self._sealed is not None)
-            except (EngineError, StateError):
+            except (EngineError, StateError, WorkspaceLostError):
                 # The rows stay, and recovery starts from them.
                 return
 

@@ -19,6 +19,7 @@ from sandboxrun.engine.protocol import Engine, VolumeInfo
 from sandboxrun.engine.spec import VolumeSpec
 from sandboxrun.errors import EngineError, WorkspaceLimitError, WorkspaceLostError
 from sandboxrun.model import labels
+from sandboxrun.model.text import escaped
 from sandboxrun.state.store import Store
 from sandboxrun.workspace import rows
 from sandboxrun.workspace.direct import DirectLayers
@@ -78,7 +79,8 @@ class OverlayStore:
     row: StoreRow
     mountpoint: str
     """The volume on the engine's host."""
-    layers: Layers
+    layers: Layers | None
+    """None: the volume is gone, and everything but removing workspaces fails."""
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(_WORKERS))
 
     async def require(self, layers: tuple[str, ...]) -> None:
@@ -105,7 +107,19 @@ class OverlayStore:
 
     async def use(self, work: Callable[[Layers], T]) -> T:
         """See `LayerStore.use`. Cancelling waits for the work to end."""
-        return await anyio.to_thread.run_sync(work, self.layers, limiter=self._limiter)
+        if self.layers is None:
+            raise WorkspaceLostError(f"The volume {self.row.volume} of all workspaces is gone.")
+        try:
+            return await anyio.to_thread.run_sync(work, self.layers, limiter=self._limiter)
+        except FileNotFoundError as error:
+            raise WorkspaceLostError(
+                f"Something is missing from the volume {self.row.volume}: {_named(error)}."
+            ) from error
+        except OSError as error:
+            raise EngineError(
+                f"The volume {self.row.volume} cannot be used: {_named(error)}.",
+                advice="Check the free space of the engine's data directory.",
+            ) from error
 
     async def look(self, work: Callable[[Look], T]) -> T:
         """See `LayerStore.look`. Cancelling waits for the work to end."""
@@ -136,17 +150,21 @@ def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str | None) -
 async def open_overlay_store(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
     """Return the installation's store on an engine, made at the first call.
 
-    Raises `WorkspaceLostError` when there was one that is gone, and engine faults. Cancelling may
-    leave an empty volume with our labels.
+    One that is gone or was replaced is returned as it is, and its use raises
+    `WorkspaceLostError`, as long as a workspace is in it; then a new one is made. Raises engine
+    faults. Cancelling may leave an empty volume with our labels.
     """
     found = await state.read(lambda tx: rows.find_store(tx, engine_id))
     if found is None:
         return await _made(engine, engine_id, state)
     volume = await engine.inspect_volume(found.volume)
-    if volume is None:
-        raise WorkspaceLostError(f"The volume {found.volume} of all workspaces is gone.")
-    store = OverlayStore(engine, found, volume.mountpoint, _layers(volume))
-    await store.require(())
+    layers = None if volume is None else _layers(volume)
+    store = OverlayStore(engine, found, "" if volume is None else volume.mountpoint, layers)
+    try:
+        await store.require(())
+    except WorkspaceLostError:
+        if await state.write(lambda tx: rows.forget_store(tx, found.store_id)):
+            return await _made(engine, engine_id, state)
     return store
 
 
@@ -170,6 +188,12 @@ async def _made(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
 def new_layer_id() -> str:
     """Return a short name: up to 18 of them and their directories must fit into mount options."""
     return secrets.token_hex(4)
+
+
+def _named(error: OSError) -> str:
+    name = error.filename
+    where = "" if name is None else f" ({escaped(os.fsencode(name))})"
+    return f"{error.strerror}{where}"
 
 
 def _fill(layers: Layers, row: StoreRow) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -201,7 +201,9 @@ class Workspaces:
             mount_rows.doom_layers(tx, self._layers.row.store_id)
 
         await self._state.write(remove)
-        await remove_doomed(self._access)
+        # The layers of a lost store went with it.
+        with suppress(WorkspaceLostError):
+            await remove_doomed(self._access)
 
     @asynccontextmanager
     async def writer(
@@ -377,7 +379,8 @@ async def open_workspaces(
 ) -> Workspaces:
     """Return the workspaces on an engine; its store is made at the first call.
 
-    Raises `WorkspaceLostError` and engine faults. Cancelling may leave an empty volume.
+    Raises engine faults; a lost store is told where it is used. Cancelling may leave an empty
+    volume.
     """
     return Workspaces(engine, state, await open_overlay_store(engine, engine_id, state), custody)
 
