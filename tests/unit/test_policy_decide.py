@@ -130,17 +130,19 @@ def test_narrower_numbers_win_and_a_cut_is_told() -> None:
 
 def test_more_than_the_maximum_is_asked_about_up_to_the_ceiling() -> None:
     host = document(limits=Ranges(memory_mib=Range(default=64, maximum=128, ceiling=512)))
-    wants = {"limits": {"memory_mib": 1024.0}, "expand": frozenset({"memory_mib"})}
+    wants = {"limits": {"memory_mib": 512.0}, "expand": frozenset({"memory_mib"})}
     decision = decided(case("ls", **wants), host)
     assert (decision.verdict, decision.rule) == (Verdict.ASK, "host policy:limits.memory_mib")
     assert "It wants 512 MiB of memory" in decision.reason
     assert decision.obligations.limits.memory_bytes == 512 * MIB
-    assert decision.clamped[0].effective == 512
+    assert decision.clamped == ()
+    more = {"limits": {"memory_mib": 513.0}, "expand": frozenset({"memory_mib"})}
+    refused = decided(case("ls", **more), host)
+    assert refused.verdict is Verdict.REFUSED
+    assert "more memory than anybody may give it: 512 MiB" in refused.reason
     workspace = document(limits=Ranges(memory_mib=Range(default=64, maximum=64)))
-    narrowed = decided(case("ls", **wants), host, workspace)
-    assert narrowed.verdict is Verdict.REFUSED
-    assert "more memory than the workspace policy lets anybody give: 64 MiB" in narrowed.reason
-    cut = decided(case("ls", limits={"memory_mib": 1024.0}), host, workspace)
+    assert decided(case("ls", **wants), host, workspace).verdict is Verdict.REFUSED
+    cut = decided(case("ls", limits={"memory_mib": 512.0}), host, workspace)
     assert cut.verdict is Verdict.AUTO
     assert cut.obligations.limits.memory_bytes == 64 * MIB
     unasked = decided(case("ls", **wants), document(limits=host.limits, asks="deny"))

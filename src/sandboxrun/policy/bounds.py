@@ -63,7 +63,7 @@ def bounded(requested: Requested, levels: Sequence[tuple[Source, Document]]) -> 
         most = maximum
         if wanted > maximum and name in requested.expand:
             most = top
-            objections.append(_expansion(name, min(wanted, top), maximum, by))
+            objections.append(_expansion(name, wanted, top, maximum, by))
         values[name] = min(wanted, most)
         if wanted > most:
             clamped.append(Clamped(name=name, requested=wanted, effective=most, by=by))
@@ -88,14 +88,14 @@ def shown(name: str, value: float) -> str:
     return f"{value:g}{unit}"
 
 
-def _expansion(name: str, wanted: float, maximum: float, by: Source) -> Objection:
+def _expansion(name: str, wanted: float, top: float, maximum: float, by: Source) -> Objection:
     what = name.rpartition("_")[0] or name
-    # Whoever wants to be asked rather than cut is not cut silently where nobody may say yes.
-    if wanted > maximum:
+    # Whoever wants to be asked rather than cut is not cut where nobody may say yes.
+    if wanted <= top:
         action = Action.ASK
         most = f"the {by} gives at most {shown(name, maximum)} without asking"
         reason = f"It wants {shown(name, wanted)} of {what}; {most}."
     else:
         action = Action.DENY
-        reason = f"It wants more {what} than the {by} lets anybody give: {shown(name, maximum)}."
+        reason = f"It wants more {what} than anybody may give it: {shown(name, top)}."
     return Objection(source=by, rule=f"limits.{name}", action=action, reason=reason, expansion=True)
