@@ -181,12 +181,26 @@ async def remove_doomed(access: Access) -> int:
     Cancelling leaves the rest for the next time.
     """
     store_id = access.layers.row.store_id
-    doomed = await access.state.read(lambda tx: mount_rows.doomed_layers(tx, store_id))
-    for layer in doomed:
-        await access.layers.use(partial(_remove, layer))
-    if doomed:
-        await access.state.write(lambda tx: mount_rows.forget_layers(tx, doomed), durable=False)
+    doomed = await access.state.write(
+        lambda tx: mount_rows.claim_doomed(tx, store_id, access.state.owner), durable=False
+    )
+    removed: list[str] = []
+    try:
+        for layer in doomed:
+            await access.layers.use(partial(_remove, layer))
+            removed.append(layer)
+    finally:
+        if doomed:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                await access.state.write(
+                    lambda tx: _settle_claims(tx, doomed, removed), durable=False
+                )
     return len(doomed)
+
+
+def _settle_claims(tx: rows.Connection, claimed: tuple[str, ...], removed: list[str]) -> None:
+    mount_rows.forget_layers(tx, removed)
+    mount_rows.release_claims(tx, claimed)
 
 
 def _remove(layer: str, layers: Layers) -> None:
