@@ -88,6 +88,8 @@ async def measure(files: int, total: int, pairs: int, work: Path) -> None:
         finally:
             for workspace in await runner.workspaces.list():
                 await runner.workspaces.remove(workspace.name or "")
+            store = runner.workspaces._layers
+            await runner._tools.engine.remove_volume(store.row.volume)
     big = work / f"{files}-files"
     for name, seconds in (await anyio.to_thread.run_sync(peers, big, work)).items():
         _say(f"| {name} | {seconds * 1000:.0f} ms |")
