@@ -135,6 +135,18 @@ async def test_a_throwaway_workspace_leaves_nothing(world: World) -> None:
     assert await world.store.read(_layers) == 1, "the base"
 
 
+async def test_throwaways_side_by_side_leave_nothing(world: World) -> None:
+    async def one(number: int) -> None:
+        for _ in range(5):
+            async with world.workspaces.throwaway(f"r{number}") as session:
+                await session.seal()
+
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(one, number)
+    assert await world.store.read(_layers) == 1, "the base"
+
+
 async def test_forty_runs_in_a_row_stay_shallow_and_right(world: World) -> None:
     await world.workspaces.create("w")
     for number in range(40):

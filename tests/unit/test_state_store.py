@@ -253,7 +253,7 @@ async def test_an_older_database_is_brought_up_to_date_after_a_backup(
         assert store.opened.version == len(MIGRATIONS) + 1
         assert (await Runs(store).get("run-old")).principal == "tester"
     backups = sorted(directory.backups.iterdir(), key=lambda path: path.name)
-    versions = range(1, len(MIGRATIONS) + 1)
+    versions = range(max(1, len(MIGRATIONS) - 4), len(MIGRATIONS) + 1)
     assert [path.name.split("-")[1] for path in backups] == [f"v{version}" for version in versions]
     for backup, version in zip(backups, versions, strict=True):
         assert backup.stat().st_mode & 0o777 == 0o600
@@ -287,7 +287,8 @@ async def test_old_backups_go(directory: StateDirectory) -> None:
             pass
         steps = (*steps, f"CREATE TABLE t{number} (x TEXT) STRICT;")
     kept = sorted(int(path.name.split("-")[1][1:]) for path in directory.backups.iterdir())
-    assert kept == [4, 5, 6, 7, 8]
+    newest = len(MIGRATIONS) + 6
+    assert kept == list(range(newest - 4, newest + 1))
 
 
 async def test_a_migration_waits_for_no_one_for_ever(

@@ -224,7 +224,7 @@ CREATE TABLE mounts (
   volume TEXT PRIMARY KEY,
   workspace_id TEXT NOT NULL,
   snapshot_id TEXT NOT NULL,
-  upper TEXT REFERENCES layers (layer_id),
+  upper TEXT NOT NULL REFERENCES layers (layer_id),
   run_id TEXT,
   owner TEXT NOT NULL,
   mounted_at TEXT NOT NULL,

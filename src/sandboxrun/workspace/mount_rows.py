@@ -86,22 +86,40 @@ def doom_layers(tx: sqlite3.Connection, store_id: str, among: Iterable[str] | No
     if among is None:
         sealed = "AND state = 'sealed'"
         tx.execute(
-            f"UPDATE layers SET state = 'doomed' WHERE store_id = ? {sealed} AND {_UNNEEDED}",  # noqa: S608 - ours
+            f"UPDATE layers SET state = 'doomed', maker = NULL WHERE store_id = ? {sealed} AND {_UNNEEDED}",  # noqa: S608 - ours
             (store_id,),
         )
         return
     tx.executemany(
-        f"UPDATE layers SET state = 'doomed' WHERE store_id = ? AND layer_id = ? AND {_UNNEEDED}",  # noqa: S608 - ours
+        f"UPDATE layers SET state = 'doomed', maker = NULL WHERE store_id = ? AND layer_id = ? AND {_UNNEEDED}",  # noqa: S608 - ours
         [(store_id, layer) for layer in among],
     )
 
 
-def doomed_layers(tx: sqlite3.Connection, store_id: str) -> tuple[str, ...]:
-    """Return the layers that are to be removed."""
+def claim_doomed(tx: sqlite3.Connection, store_id: str, remover: Owner) -> tuple[str, ...]:
+    """Return the layers that are to be removed and that nobody else removes at the moment."""
     rows = tx.execute(
-        "SELECT layer_id FROM layers WHERE state = 'doomed' AND store_id = ?", (store_id,)
+        "UPDATE layers SET maker = ? WHERE state = 'doomed' AND maker IS NULL AND store_id = ?"
+        " RETURNING layer_id",
+        (str(remover), store_id),
     )
-    return tuple(layer for (layer,) in rows)
+    return tuple(layer for (layer,) in rows.fetchall())
+
+
+def claimed_layers(tx: sqlite3.Connection) -> tuple[tuple[str, Owner], ...]:
+    """Return the layers somebody set out to remove, and who."""
+    rows = tx.execute(
+        "SELECT layer_id, maker FROM layers WHERE state = 'doomed' AND maker IS NOT NULL"
+    )
+    return tuple((layer, Owner.parse(maker)) for layer, maker in rows)
+
+
+def release_claims(tx: sqlite3.Connection, layers: Iterable[str]) -> None:
+    """Let somebody else remove these layers."""
+    tx.executemany(
+        "UPDATE layers SET maker = NULL WHERE layer_id = ? AND state = 'doomed'",
+        [(layer,) for layer in layers],
+    )
 
 
 def open_layers(tx: sqlite3.Connection, store_id: str) -> tuple[tuple[str, Owner], ...]:

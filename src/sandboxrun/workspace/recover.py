@@ -39,6 +39,7 @@ async def recover_workspaces(access: Access) -> RecoveredWorkspaces:
             put = await _put_away(access, mount)
             done, left = done + put, left + (not put)
     await _drop_tickets(access)
+    await _release_claims(access)
     await _remove_throwaways(access)
     await _remove_volumes(access)
     try:
@@ -61,6 +62,13 @@ async def _drop_tickets(access: Access) -> None:
     dead = await _dead(owner for _, owner in held)
     gone = tuple(ticket for ticket, owner in held if owner in dead)
     await access.state.write(lambda tx: mount_rows.drop_tickets(tx, gone), durable=False)
+
+
+async def _release_claims(access: Access) -> None:
+    claimed = await access.state.read(mount_rows.claimed_layers)
+    dead = await _dead(owner for _, owner in claimed)
+    free = [layer for layer, owner in claimed if owner in dead]
+    await access.state.write(lambda tx: mount_rows.release_claims(tx, free), durable=False)
 
 
 async def _remove_throwaways(access: Access) -> None:

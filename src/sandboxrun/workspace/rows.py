@@ -41,15 +41,18 @@ class StoreRow:
 
 @dataclass(frozen=True, slots=True)
 class MountRow:
-    """A stack that is mounted for a run. ``upper`` is None for a reader."""
+    """A stack that is mounted for a run."""
 
     volume: str
     workspace_id: str
     snapshot_id: str
-    upper: str | None
+    upper: str
+    """The layer that is written. A reader has one, too: an engine may want to set the root's owner
+    before it mounts read-only."""
     run_id: str | None
     owner: Owner
     sealed: bool
+    """Whether the upper layer is what it will be; a reader's is from the start."""
 
 
 def find_store(tx: sqlite3.Connection, engine_id: str) -> StoreRow | None:

@@ -71,6 +71,10 @@ def from_directory(path: Path) -> Seed:
         source = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return _Copy(source, root, uid).all()
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"{escaped(os.fsencode(path))} changed while it was copied."
+            ) from error
         finally:
             os.close(source)
 
@@ -90,6 +94,8 @@ def from_archive(archive: bytes) -> Seed:
                 return _Unpack(tar, root, uid).all()
         except tarfile.TarError as error:
             raise UsageError(f"The archive is broken: {error}.") from error
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise UsageError(f"The archive contradicts itself: {error.strerror}.") from error
 
     return unpack
 

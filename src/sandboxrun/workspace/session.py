@@ -86,7 +86,7 @@ class Session:
     @property
     def read_only(self) -> bool:
         """Whether it is the frozen stack."""
-        return self._mount.upper is None
+        return self._mount.sealed
 
     async def seal(self) -> Sealed:
         """Make what the run wrote a snapshot, if it changed anything, and let the next writer go.
@@ -129,7 +129,7 @@ async def seal(
     Raises `WorkspaceLostError` and `StateError`. Cancelling leaves it as it was or done.
     """
     upper = mount.upper
-    if upper is None:
+    if mount.sealed:
         return Sealed(None, Effects())
     effects = await access.layers.look(lambda look: effects_between(look, lowers, (upper, *lowers)))
     snapshot = rows.new_snapshot(
@@ -143,7 +143,8 @@ async def seal(
     def commit(tx: rows.Connection) -> bool:
         workspace = rows.workspace_by_id(tx, mount.workspace_id)
         kept = not effects.nothing and workspace is not None and workspace.name is not None
-        if mount_rows.seal_mount(tx, mount.volume) and kept:
+        kept = mount_rows.seal_mount(tx, mount.volume) and kept
+        if kept:
             rows.seal_layer(tx, upper, count_of(effects))
             rows.add_snapshot(tx, snapshot, (upper, *lowers), effects.model_dump_json())
             rows.move_head(tx, mount.workspace_id, snapshot.snapshot_id)
@@ -161,16 +162,14 @@ async def put_away(access: Access, mount: MountRow, *, sealed: bool) -> bool:
     An unsealed layer is sealed as interrupted once its containers are gone. Raises engine faults
     and `StateError`. Cancelling leaves rows from which it can be done again.
     """
-    if not sealed and mount.upper is not None:
+    if not sealed and not mount.sealed:
         await _end_containers(access, mount)
         lowers = await access.state.read(lambda tx: mount_rows.lowers_of(tx, mount.volume))
-        if await access.layers.use(lambda layers: layers.missing((mount.upper or "",))) is None:
+        if await access.layers.use(lambda layers: layers.missing((mount.upper,))) is None:
             await seal(access, mount, lowers, SnapshotCause.INTERRUPTED)
     if not await access.layers.unmount(mount.volume):
         return False
-    if mount.upper is not None:
-        upper = mount.upper
-        await access.layers.use(lambda layers: layers.drop_scratch(upper))
+    await access.layers.use(lambda layers: layers.drop_scratch(mount.upper))
     await access.state.write(lambda tx: _forget(tx, access, mount), durable=False)
     await remove_doomed(access)
     return True
@@ -182,12 +181,26 @@ async def remove_doomed(access: Access) -> int:
     Cancelling leaves the rest for the next time.
     """
     store_id = access.layers.row.store_id
-    doomed = await access.state.read(lambda tx: mount_rows.doomed_layers(tx, store_id))
-    for layer in doomed:
-        await access.layers.use(partial(_remove, layer))
-    if doomed:
-        await access.state.write(lambda tx: mount_rows.forget_layers(tx, doomed), durable=False)
+    doomed = await access.state.write(
+        lambda tx: mount_rows.claim_doomed(tx, store_id, access.state.owner), durable=False
+    )
+    removed: list[str] = []
+    try:
+        for layer in doomed:
+            await access.layers.use(partial(_remove, layer))
+            removed.append(layer)
+    finally:
+        if doomed:
+            with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                await access.state.write(
+                    lambda tx: _settle_claims(tx, doomed, removed), durable=False
+                )
     return len(doomed)
+
+
+def _settle_claims(tx: rows.Connection, claimed: tuple[str, ...], removed: list[str]) -> None:
+    mount_rows.forget_layers(tx, removed)
+    mount_rows.release_claims(tx, claimed)
 
 
 def _remove(layer: str, layers: Layers) -> None:
@@ -206,8 +219,7 @@ def count_of(effects: Effects) -> int:
 def _forget(tx: rows.Connection, access: Access, mount: MountRow) -> None:
     lowers = mount_rows.lowers_of(tx, mount.volume)
     mount_rows.remove_mount(tx, mount.volume)
-    among = lowers if mount.upper is None else (mount.upper, *lowers)
-    mount_rows.doom_layers(tx, access.layers.row.store_id, among)
+    mount_rows.doom_layers(tx, access.layers.row.store_id, (mount.upper, *lowers))
 
 
 async def _end_containers(access: Access, mount: MountRow) -> None:

@@ -31,8 +31,7 @@ T = TypeVar("T")
 OPTIONS_BYTES: Final = 4000
 """Mount options have one page in the kernel (mount(2)); some are added by the engine."""
 _WORKERS: Final = 4
-_WRITING: Final = "redirect_dir=on,index=off,metacopy=off,nosuid,nodev"
-_READING: Final = "redirect_dir=follow,index=off,metacopy=off,nosuid,nodev,ro"
+_OPTIONS: Final = "redirect_dir=on,index=off,metacopy=off,nosuid,nodev"
 _REFUSED_IN_PATHS: Final = frozenset(',:\\"')
 
 
@@ -52,7 +51,7 @@ class LayerStore(Protocol):
         self,
         volume: str,
         lowers: tuple[str, ...],
-        upper: str | None,
+        upper: str,
         tags: tuple[tuple[str, str], ...],
     ) -> None:
         """Make the volume that mounts a stack. Raises `WorkspaceLimitError` and engine faults."""
@@ -91,7 +90,7 @@ class OverlayStore:
         self,
         volume: str,
         lowers: tuple[str, ...],
-        upper: str | None,
+        upper: str,
         tags: tuple[tuple[str, str], ...],
     ) -> None:
         """See `LayerStore.mount`. Cancelling may leave the volume, whose name the caller knows."""
@@ -126,7 +125,7 @@ class OverlayStore:
         return await self.use(lambda directories: _looking(directories, work))
 
 
-def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str | None) -> str:
+def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str) -> str:
     """Return overlayfs's mount options for a stack, the uppermost layer first. Pure.
 
     Raises `WorkspaceLimitError` when they are too long for the kernel, and `EngineError` when the
@@ -138,10 +137,8 @@ def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str | None) -
             advice="Give the engine a data directory without commas, colons and quotes.",
         )
     options = "lowerdir=" + ":".join(f"{mountpoint}/{layer}/{CONTENT}" for layer in lowers)
-    if upper is not None:
-        options += f",upperdir={mountpoint}/{upper}/{CONTENT}"
-        options += f",workdir={mountpoint}/{upper}/{SCRATCH}"
-    options += f",{_READING if upper is None else _WRITING}"
+    options += f",upperdir={mountpoint}/{upper}/{CONTENT},workdir={mountpoint}/{upper}/{SCRATCH}"
+    options += f",{_OPTIONS}"
     if len(options.encode()) > OPTIONS_BYTES:
         raise WorkspaceLimitError(f"{len(lowers)} layers below {mountpoint} cannot be mounted.")
     return options

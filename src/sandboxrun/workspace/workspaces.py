@@ -242,7 +242,8 @@ class Workspaces:
         spent = Timings() if timings is None else timings
         with spent.stage("layer"):
             begun = await self._state.write(
-                lambda tx: self._begin_reading(tx, workspace.workspace_id, run_id), durable=False
+                lambda tx: self._begun(tx, workspace.workspace_id, run_id, read_only=True),
+                durable=False,
             )
         async with self._mounted(begun, None, spent) as session:
             yield session
@@ -301,37 +302,31 @@ class Workspaces:
 
     async def _prepare(self, begun: Begun) -> None:
         await self._layers.require(begun.lowers)
-        upper = begun.mount.upper
-        if upper is not None:
-            await self._layers.use(lambda layers: layers.make(upper, like=begun.lowers[0]))
+        upper, below = begun.mount.upper, begun.lowers[0]
+        await self._layers.use(lambda layers: layers.make(upper, like=below))
 
     async def _begin(self, workspace_id: str, run_id: str) -> Begun:
         await self._settle_leftovers(workspace_id)
         await keep_shallow(self._access, workspace_id)
 
-        def begin(tx: rows.Connection) -> Begun:
-            layer = new_layer_id()
-            rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
-            return self._begun(tx, workspace_id, run_id, layer)
-
-        return await self._state.write(begin, durable=False)
-
-    def _begin_reading(self, tx: rows.Connection, workspace_id: str, run_id: str) -> Begun:
-        return self._begun(tx, workspace_id, run_id, None)
+        return await self._state.write(
+            lambda tx: self._begun(tx, workspace_id, run_id, read_only=False), durable=False
+        )
 
     def _begun(
-        self, tx: rows.Connection, workspace_id: str, run_id: str, upper: str | None
+        self, tx: rows.Connection, workspace_id: str, run_id: str, *, read_only: bool
     ) -> Begun:
         workspace = self._ours(tx, workspace_id)
-        lowers = rows.stack_of(tx, workspace.head)
+        lowers, layer = rows.stack_of(tx, workspace.head), new_layer_id()
+        rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
         mount = MountRow(
             volume=new_id("ws"),
             workspace_id=workspace_id,
             snapshot_id=workspace.head,
-            upper=upper,
+            upper=layer,
             run_id=run_id,
             owner=self._state.owner,
-            sealed=False,
+            sealed=read_only,
         )
         mount_rows.add_mount(tx, mount, lowers)
         return Begun(workspace, mount, lowers)
@@ -351,7 +346,7 @@ class Workspaces:
         """Whoever has the turn finds no writer's mount but of one that died or gave up."""
         mounts = await self._state.read(lambda tx: mount_rows.list_mounts(tx, workspace_id))
         for mount in mounts:
-            if mount.upper is not None and not mount.sealed:
+            if not mount.sealed:
                 await put_away(self._access, mount, sealed=False)
 
     async def _create(
