@@ -144,7 +144,7 @@ def test_exact_order_under_the_engines_own_filter(binary: Path, runtime: str) ->
 @exact_order
 def test_exact_order_loses_nothing_to_signals(binary: Path, runtime: str) -> None:
     command = (
-        "trap : USR1; (while :; do kill -USR1 $$ || exit; done) & "
+        "trap : USR1; (exec 2>/dev/null; while :; do kill -USR1 $$ || exit; done) & "
         "for ((i = 0; i < 3000; i++)); do echo $i >&2; done"
     )
     result = _run(binary, runtime, command, exact=True)

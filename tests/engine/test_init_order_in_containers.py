@@ -26,7 +26,7 @@ ALTERNATING = {
     b"echo $k; echo $((k + 1)) >&2; done); done",
 }
 SIGNALLED = (
-    b"trap : USR1; (while :; do kill -USR1 $$ || exit; %s; done) & "
+    b"trap : USR1; (exec 2>/dev/null; while :; do kill -USR1 $$ || exit; %s; done) & "
     b"for ((i = 0; i < 5000; i++)); do echo $i >&2; done"
 )
 
