@@ -146,7 +146,7 @@ LOSSES = {
     ),
     "stopped and continued": (
         (
-            "trap : USR1; (for k in 1 2 3 4 5 6 7 8; do sleep 0.02; kill -STOP $$; sleep 0.02; "
+            "trap : USR1; (exec 2>/dev/null; for k in 1 2 3 4 5 6 7 8; do sleep 0.02; kill -STOP $$; sleep 0.02; "
             "kill -USR1 $$; kill -CONT $$; done) & "
             "for ((i = 0; i < 10000; i++)); do echo $i >&2; done"
         ),
