@@ -42,7 +42,7 @@ async def _left(cancelling: Cancelling) -> list[str]:
                 found += [
                     volume.name
                     for volume in await engine.list_volumes(
-                        {**wanted, labels.ROLE: labels.ROLE_THROWAWAY}
+                        {**wanted, labels.ROLE: labels.ROLE_MOUNT}
                     )
                 ]
     finally:

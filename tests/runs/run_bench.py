@@ -77,11 +77,11 @@ class Bench:
         }
 
     def leftovers(self) -> list[str]:
-        """Name every container and throwaway volume of this installation."""
+        """Name every container and mount of this installation."""
         label = f"label=sandboxrun.installation={self.installation}"
         containers = self.docker("ps", "-aq", "--filter", label).stdout.split()
         volumes = self.docker(
-            "volume", "ls", "-q", "--filter", label, "--filter", "label=sandboxrun.role=throwaway"
+            "volume", "ls", "-q", "--filter", label, "--filter", "label=sandboxrun.role=mount"
         ).stdout.split()
         return [name.decode() for name in containers + volumes]
 
