@@ -39,6 +39,9 @@ def canary_starts(script: bytes) -> frozenset[int] | None:
     """
     if script.count(b"|") > _MOST_PIPES or len(script) > STRUCTURE_BYTES:
         raise CanaryStoppedError
+    if not _is_text(script):
+        # Its scanner was seen to crash the process on bytes that no script holds.
+        raise CanaryStoppedError
     parser = Parser(_LANGUAGE)
     if len(script) < _UNTIMED_BYTES:
         root = parser.parse(script).root_node
@@ -47,6 +50,14 @@ def canary_starts(script: bytes) -> frozenset[int] | None:
     if root.has_error:
         return None
     return frozenset(_starts(root, script))
+
+
+def _is_text(script: bytes) -> bool:
+    try:
+        text = script.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in "\n\t\r" for character in text)
 
 
 def _parse_timed(parser: Parser, script: bytes) -> Node:
