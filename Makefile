@@ -44,9 +44,7 @@ format: dev
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-TEST := SANDBOXRUN_TEST_STATE=$(STATE) \
-	SANDBOXRUN_TEST_ENGINE=unix://$(STATE)/engine/docker/run/engine.sock \
-	SANDBOXRUN_TEST_IMAGE=sandboxrun/workspace:latest $(PY) -m pytest
+TEST := SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest
 
 test: lint podman-images
 	$(TEST) -m "not slow"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from interrupting import Cancelling, Interrupter, engine_address
+from interrupting import Cancelling, Interrupter
 
+from real_engine import engine_url
 from sandboxrun import Runner, Settings
 from sandboxrun import runner as runner_module
 from sandboxrun.engine.protocol import EngineKind
@@ -36,7 +37,7 @@ def cancelling(
     kind, backend, stride = request.param
     settings = Settings(
         state_dir=tmp_path_factory.mktemp("state") / "s",
-        engine=engine_address(kind),
+        engine=engine_url(kind),
         policy="rollout",
     )
     interrupter = Interrupter()

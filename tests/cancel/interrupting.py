@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pytest
 from anyio.from_thread import BlockingPortal
 
 from sandboxrun import Outcome, Runner, Settings
-from sandboxrun.engine.managed import ManagedEngine
 from sandboxrun.engine.protocol import EngineKind
-from sandboxrun.errors import EngineError, InstallError
 from sandboxrun.job import Job, Tools
 from sandboxrun.pipeline import execute
 from sandboxrun.settle.cause import Cause
@@ -74,14 +69,3 @@ class Cancelling:
     settings: Settings
     kind: EngineKind
     stride: int
-
-
-def engine_address(kind: EngineKind) -> str:
-    named = os.environ.get(f"SANDBOXRUN_TEST_{kind.value.upper()}")
-    if named:
-        return named
-    state = Path(os.environ.get("SANDBOXRUN_TEST_STATE", "build/state"))
-    try:
-        return ManagedEngine.of(state, kind).up()
-    except (InstallError, EngineError) as fault:
-        pytest.skip(f"no {kind.value}: {fault}")

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 
 import anyio.to_thread
 import pytest
-from subjects import Subject, engine_url, play
+from subjects import Subject, play
 from tiny_image import ensure_tiny_image
 
+from real_engine import engine_url
 from sandboxrun.engine.docker import connect
 from sandboxrun.engine.fake import FakeEngine
 from sandboxrun.engine.fake_store import FAKE_IMAGE

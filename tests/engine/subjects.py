@@ -7,21 +7,16 @@ daemon is installed.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from sandboxrun.engine.fake_process import FakeProcess
-from sandboxrun.engine.managed import ManagedEngine
-from sandboxrun.engine.protocol import Engine, EngineInfo, EngineKind, ImageInfo
+from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
 from sandboxrun.engine.spec import ContainerSpec, TmpfsMount, Ulimit, VolumeSpec
-from sandboxrun.errors import EngineError, InstallError
 
 MIB = 1024 * 1024
 PROGRAM = "sandboxrun.test.program"
@@ -131,14 +126,3 @@ class Subject:
 
 async def play(process: FakeProcess) -> int:
     return await PROGRAMS[dict(process.spec.labels)[PROGRAM]].fake(process)
-
-
-def engine_url(kind: EngineKind) -> str:
-    named = os.environ.get(f"SANDBOXRUN_TEST_{kind.value.upper()}")
-    if named:
-        return named
-    state = os.environ.get("SANDBOXRUN_TEST_STATE", "build/state")
-    try:
-        return ManagedEngine.of(Path(state), kind).up()
-    except (InstallError, EngineError) as fault:
-        pytest.skip(f"no {kind.value}: {fault}")

@@ -19,8 +19,8 @@ import anyio.to_thread
 import docker
 import docker.errors
 import pytest
-from subjects import engine_url
 
+from real_engine import engine_url
 from sandboxrun.config import DEFAULT_IMAGE
 from sandboxrun.engine.docker import connect
 from sandboxrun.engine.never_started import never_started

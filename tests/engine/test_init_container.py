@@ -1,12 +1,11 @@
 """The init in real containers.
 
 Needs a Docker-compatible engine and an image with bash and coreutils:
-SANDBOXRUN_TEST_ENGINE=unix:///… SANDBOXRUN_TEST_IMAGE=… pytest tests/engine/test_init_container.py
+SANDBOXRUN_TEST_DOCKER=unix:///… pytest tests/engine/test_init_container.py
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -29,18 +28,18 @@ from init_process import (
     talk,
 )
 
+from real_engine import engine_url
+from sandboxrun.config import DEFAULT_IMAGE
 from sandboxrun.init.posture import Posture
 from sandboxrun.init.records import ExitKind
 from sandboxrun.init.session import PostureReceived
 from sandboxrun.model.ordering import Ordering
 
-ENGINE = os.environ.get("SANDBOXRUN_TEST_ENGINE")
-IMAGE = os.environ.get("SANDBOXRUN_TEST_IMAGE")
+IMAGE = DEFAULT_IMAGE
 MIB = 1024 * 1024
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.docker,
-    pytest.mark.skipif(not ENGINE or not IMAGE, reason="no engine or image named"),
 ]
 
 
@@ -59,7 +58,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 
 
 def _docker(*arguments: str) -> str:
-    command = ["docker", "-H", str(ENGINE), *arguments]
+    command = ["docker", "-H", engine_url(), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -74,9 +73,9 @@ def _container(binary: Path, runtime: str, *options: str) -> Iterator[InitProces
         *("--cpus", "1.5", "--ulimit", "nofile=512:512", "--hostname", "sandbox"),
         *("-v", f"{binary.parent}:/.sandboxrun:ro", "--entrypoint", "/.sandboxrun/init"),
     ]
-    _docker(*create, *options, str(IMAGE))
+    _docker(*create, *options, IMAGE)
     try:
-        with talk(["docker", "-H", str(ENGINE), "start", "-ai", name]) as process:
+        with talk(["docker", "-H", engine_url(), "start", "-ai", name]) as process:
             yield process
     finally:
         _docker("rm", "-f", name)

@@ -14,11 +14,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from real_engine import engine_url
 from sandboxrun import Runner, Settings
 from sandboxrun.audit.reading import records_of, verify_store
-from sandboxrun.engine.managed import ManagedEngine
-from sandboxrun.engine.protocol import EngineKind
-from sandboxrun.errors import EngineError, InstallError
 from sandboxrun.model import labels
 from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.runs import Runs
@@ -32,14 +30,7 @@ COMMAND = "echo begun >> log; sleep 0.1; echo done >> log"
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    url = os.environ.get("SANDBOXRUN_TEST_DOCKER")
-    if url is None:
-        state = Path(os.environ.get("SANDBOXRUN_TEST_STATE", "build/state"))
-        try:
-            url = ManagedEngine.of(state, EngineKind.DOCKER).up()
-        except (InstallError, EngineError) as fault:
-            pytest.skip(f"no docker: {fault}")
-    return Settings(state_dir=tmp_path_factory.mktemp("state") / "s", engine=url)
+    return Settings(state_dir=tmp_path_factory.mktemp("state") / "s", engine=engine_url())
 
 
 def _environment(settings: Settings) -> dict[str, str]:

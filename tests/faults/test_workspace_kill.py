@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from real_engine import engine_url
 from sandboxrun.engine.docker import connect
-from sandboxrun.engine.managed import ManagedEngine
-from sandboxrun.engine.protocol import Engine, EngineKind
-from sandboxrun.errors import EngineError, InstallError
+from sandboxrun.engine.protocol import Engine
 from sandboxrun.model import labels
 from sandboxrun.model.workspace import SnapshotCause
 from sandboxrun.state.directory import StateDirectory
@@ -31,14 +30,7 @@ KILLS = int(os.environ.get("SANDBOXRUN_TEST_KILLS", "40"))
 
 @pytest.fixture
 def url() -> str:
-    named = os.environ.get("SANDBOXRUN_TEST_DOCKER")
-    if named is not None:
-        return named
-    state = Path(os.environ.get("SANDBOXRUN_TEST_STATE", "build/state"))
-    try:
-        return ManagedEngine.of(state, EngineKind.DOCKER).up()
-    except (InstallError, EngineError) as fault:
-        pytest.skip(f"no docker: {fault}")
+    return engine_url()
 
 
 def killed_worker(state: Path, url: str, seed: int) -> dict[str, int]:

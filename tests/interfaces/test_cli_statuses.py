@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runs.run_bench import engine_address
 
+from real_engine import engine_url
 from sandboxrun import Status
 from sandboxrun.engine.protocol import EngineKind
 
@@ -88,7 +88,7 @@ class CommandLine:
 
 @contextmanager
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    engine = engine_address(EngineKind.DOCKER)
+    engine = engine_url(EngineKind.DOCKER)
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(tmp_path_factory.mktemp("home")),

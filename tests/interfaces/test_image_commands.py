@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from sandboxrun.engine.managed import ManagedEngine
-from sandboxrun.engine.protocol import EngineKind
-from sandboxrun.errors import EngineError, ImageUnusableError, InstallError
+from real_engine import engine_url
+from sandboxrun.errors import ImageUnusableError
 from sandboxrun.image.recipe import load_recipe
 from sandboxrun.interfaces.cli.image import app
 
 pytestmark = [pytest.mark.engine, pytest.mark.docker, pytest.mark.timeout(900)]
 
 
-def _engine_url() -> str:
-    named = os.environ.get("SANDBOXRUN_TEST_DOCKER")
-    if named:
-        return named
-    state = Path(os.environ.get("SANDBOXRUN_TEST_STATE", "build/state"))
-    try:
-        return ManagedEngine.of(state, EngineKind.DOCKER).up()
-    except (InstallError, EngineError) as fault:
-        pytest.skip(f"no engine: {fault}")
-
-
 def _run(state: Path, *arguments: str, status: int = 0) -> Any:
-    env = {"SANDBOXRUN_STATE_DIR": str(state), "SANDBOXRUN_ENGINE": _engine_url()}
+    env = {"SANDBOXRUN_STATE_DIR": str(state), "SANDBOXRUN_ENGINE": engine_url()}
     result = CliRunner().invoke(app, [*arguments, "--json"], env=env)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from run_bench import Bench, engine_address
+from run_bench import Bench
 
+from real_engine import engine_url
 from sandboxrun import Runner, Settings
 from sandboxrun.engine.protocol import EngineKind
 
@@ -20,7 +21,7 @@ def bench(
     kind, runtime = getattr(request, "param", (EngineKind.DOCKER, None))
     settings = Settings(
         state_dir=tmp_path_factory.mktemp("state") / "s",
-        engine=engine_address(kind),
+        engine=engine_url(kind),
         policy="rollout",
         runtime=runtime,
     )

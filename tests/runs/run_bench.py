@@ -10,28 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from anyio.from_thread import BlockingPortal
 
 from sandboxrun import Outcome, Runner, Settings
-from sandboxrun.engine.managed import ManagedEngine
-from sandboxrun.engine.protocol import EngineKind
-from sandboxrun.errors import EngineError, InstallError
 
 RUNTIMES = ("crun", "runc")
-
-
-def engine_address(kind: EngineKind) -> str:
-    """Return the engine the tests use; skip where none can be had."""
-    named = os.environ.get(f"SANDBOXRUN_TEST_{kind.value.upper()}")
-    if named:
-        return named
-    try:
-        return ManagedEngine.of(
-            Path(os.environ.get("SANDBOXRUN_TEST_STATE", "build/state")), kind
-        ).up()
-    except (InstallError, EngineError) as fault:
-        pytest.skip(f"no {kind.value}: {fault}")
 
 
 @dataclass(frozen=True)

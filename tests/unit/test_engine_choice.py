@@ -13,6 +13,7 @@ import pytest
 from engine_server import Server, serving
 
 from sandboxrun.engine import connect as connect_module
+from sandboxrun.engine import managed_podman
 from sandboxrun.engine.connect import EngineChoice, EngineSearch, choose_engine
 from sandboxrun.engine.daemon_process import mounts_below
 from sandboxrun.engine.daemon_record import (
@@ -137,6 +138,13 @@ def test_a_long_state_directory_gets_a_short_socket() -> None:
     far = Layout(EngineKind.DOCKER, Path("/var/lib") / ("x" * 90) / "docker")
     assert far.socket.is_relative_to("/run")
     assert len(str(far.run / "exec/containerd/containerd-debug.sock.ttrpc")) <= 107
+
+
+@pytest.mark.parametrize("length", range(1, 120))
+def test_podman_takes_the_run_root_whatever_the_state_directory(length: int) -> None:
+    layout = Layout(EngineKind.PODMAN, Path("/") / ("x" * length) / "engine" / "podman")
+    run_root = managed_podman.daemon(layout).argv[2].removeprefix("--runroot=")
+    assert len(run_root) <= 50, "libpod refuses a longer one"
 
 
 def test_a_process_is_its_pid_and_its_start(tmp_path: Path) -> None:

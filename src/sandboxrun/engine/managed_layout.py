@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 from sandboxrun.engine.address import MAX_SOCKET_PATH
 from sandboxrun.engine.protocol import EngineKind
@@ -16,7 +17,11 @@ from sandboxrun.errors import InstallError
 SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where daemons are looked for and what they get: a user's PATH may lack the sbin directories."""
 _DEEPEST_SOCKET: Final = "/exec/containerd/containerd-debug.sock.ttrpc"
-"""The longest socket path a daemon makes below its run directory."""
+"""The longest socket path Docker's daemon makes below its run directory."""
+PODMAN_RUN_ROOT: Final = "storage"
+_MAX_PODMAN_RUN_ROOT: Final = 50
+"""Podman refuses a longer run root, because its monitors make sockets below it
+(libpod/options.go, `WithStorageConfig`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Layout:
     def run(self) -> Path:
         """Sockets and what belongs to one life of the daemon. Emptied before each start."""
         near = self.base / "run"
-        if len(f"{near}{_DEEPEST_SOCKET}".encode()) <= MAX_SOCKET_PATH:
+        if len(os.fsencode(near)) <= _longest_run_directory(self.kind):
             return near
         digest = hashlib.sha256(str(self.base).encode()).hexdigest()[:12]
         return Path("/run") / f"sandboxrun-{digest}"
@@ -77,6 +82,17 @@ class Daemon:
     """Directories it must not see, because another engine's daemons answer there."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Configuration to be written first."""
+
+
+def _longest_run_directory(kind: EngineKind) -> int:
+    """Return how many bytes the path of a daemon's run directory may have."""
+    match kind:
+        case EngineKind.PODMAN:
+            return _MAX_PODMAN_RUN_ROOT - len(f"/{PODMAN_RUN_ROOT}")
+        case EngineKind.DOCKER | EngineKind.FAKE:
+            return MAX_SOCKET_PATH - len(_DEEPEST_SOCKET)
+        case _:
+            assert_never(kind)
 
 
 def program(name: str, package: str) -> str:

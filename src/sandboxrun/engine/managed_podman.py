@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sandboxrun.engine.managed_layout import SEARCH_PATH, Daemon, Layout, program
+from sandboxrun.engine.managed_layout import PODMAN_RUN_ROOT, SEARCH_PATH, Daemon, Layout, program
 
 _CONFIG: Final = """\
 [containers]
@@ -29,7 +29,7 @@ def daemon(layout: Layout) -> Daemon:
         argv=(
             program("podman", "podman"),
             f"--root={layout.data}",
-            f"--runroot={layout.run / 'storage'}",
+            f"--runroot={layout.run / PODMAN_RUN_ROOT}",
             f"--tmpdir={layout.run / 'tmp'}",
             "--storage-driver=overlay",
             "system",
