@@ -66,5 +66,5 @@ async def test_nothing_is_misplaced(subject: Subject, name: str) -> None:
 async def test_nothing_is_lost_to_signals(subject: Subject, pause: bytes) -> None:
     record, output = await run(subject, SIGNALLED % pause)
     assert output.split() == [b"%d" % number for number in range(5000)]
-    # A redirection and a write for each line, and the signaller's own redirection.
-    assert record.notifications == 10_001
+    # A redirection and a write for each line; the rest is what the signaller does itself.
+    assert 10_000 <= record.notifications <= 10_002

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
+import platform
 import signal
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,27 @@ def test_arguments_and_environment_of_any_bytes(binary: Path) -> None:
         result = process.finish()
     assert result.stream("stdout") == every + every
     assert b"\0\xff odd=\0" in b"\0" + result.stream("stderr")
+
+
+@contextmanager
+def ignoring(number: int) -> Iterator[None]:
+    """Ignore a signal past the C library, which keeps the first real-time ones to itself."""
+    call = {"x86_64": 13, "aarch64": 134}[platform.machine()]
+    libc = ctypes.CDLL(None)
+    ignored, before = (ctypes.c_uint64 * 4)(1), (ctypes.c_uint64 * 4)()
+    assert libc.syscall(call, number, ignored, before, 8) == 0
+    try:
+        yield
+    finally:
+        libc.syscall(call, number, before, None, 8)
+
+
+@pytest.mark.parametrize("number", [1, 13, 17, 32, 33, 34, 64])
+def test_no_signal_stays_ignored(binary: Path, number: int) -> None:
+    with ignoring(number):
+        output = run_in_init(binary, ["cat", "/proc/self/status"]).stream("stdout").decode()
+    [found] = [line for line in output.splitlines() if line.startswith("SigIgn:")]
+    assert int(found.split()[1], 16) == 0
 
 
 def test_nothing_of_the_init_is_inherited(binary: Path) -> None:
