@@ -20,6 +20,7 @@ from sandboxrun.errors import ConfigurationError
 from sandboxrun.model.limits import GIB, Limits
 from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.output_limit import MAX_OUTPUT_BYTES
+from sandboxrun.model.quotas import Quotas
 
 DEFAULT_IMAGE = "sandboxrun/workspace:latest"
 
@@ -45,7 +46,9 @@ class Settings(BaseSettings):
     ``config.toml`` in the user's configuration directory (or ``SANDBOXRUN_CONFIG``), defaults.
     """
 
-    model_config = SettingsConfigDict(env_prefix="SANDBOXRUN_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="SANDBOXRUN_", env_nested_delimiter="__", frozen=True, extra="ignore"
+    )
 
     state_dir: Path = Field(default_factory=_default_state_dir)
     """Where runs, workspaces and the managed engine live. Created with mode 0700."""
@@ -87,6 +90,8 @@ class Settings(BaseSettings):
     """Names of the image's environment that reach the command."""
     policy: str = "default"
     """Host policy: the name of a shipped one, or the path of a file."""
+    quotas: Quotas = Quotas()
+    """What runs may have at once (`SANDBOXRUN_QUOTAS__HOST__RUNS=4`), and what happens then."""
     principal: str = Field(default_factory=getpass.getuser)
     """Who runs commands when a request does not say."""
 

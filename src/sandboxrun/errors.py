@@ -196,6 +196,16 @@ class OutputError(SandboxrunError):
     default_advice = "Check the free space of the state directory; `sandboxrun gc` makes some."
 
 
+class QuotaExceededError(SandboxrunError):
+    """The run does not fit into a quota; nothing was started."""
+
+    code = "quota_exceeded"
+    exit_status = 75
+    default_advice = (
+        "Wait for other runs to end and run it again; `sandboxrun quota show` says who has what."
+    )
+
+
 class UnknownArtifactError(UsageError):
     """No artifact has this id, or the asker may not read it."""
 

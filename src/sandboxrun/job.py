@@ -20,6 +20,7 @@ from sandboxrun.model.timings import Timings
 from sandboxrun.output.artifacts import Artifacts
 from sandboxrun.output.run_log import RunLog
 from sandboxrun.policy.decision import Decision
+from sandboxrun.quota.ledger import Ledger, Reservation
 from sandboxrun.settle.cause import Stop
 from sandboxrun.workspace.session import Sealed, Session
 from sandboxrun.workspace.workspaces import Workspaces
@@ -36,6 +37,7 @@ class Tools:
     workspaces: Workspaces
     artifacts: Artifacts
     judge: Judge
+    ledger: Ledger
     env_allow: tuple[str, ...]
     installation: str
 
@@ -73,6 +75,7 @@ class Progress:
     stopped: Stopped | None = None
     """Why it may not run."""
     image: ImageInfo | None = None
+    reservation: Reservation | None = None
     session: Session | None = None
     sealed: Sealed | None = None
     sandbox: Sandbox | None = None

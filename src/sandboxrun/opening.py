@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -26,9 +27,11 @@ from sandboxrun.deciding import Judge
 from sandboxrun.engine.connect import EngineSearch
 from sandboxrun.engine.connect import open_engine as connect_engine
 from sandboxrun.engine.docker import DockerEngine
+from sandboxrun.engine.ending import end_containers
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.protocol import Engine
 from sandboxrun.job import Tools
+from sandboxrun.model.limits import MIB
 from sandboxrun.output.artifacts import ArtifactPolicy, Artifacts
 from sandboxrun.output.host_secrets import host_secrets
 from sandboxrun.output.redact import Redaction
@@ -37,6 +40,8 @@ from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.policy.authority import PolicyDigests
 from sandboxrun.policy.load import load_policy
 from sandboxrun.policy.requested import limits_of
+from sandboxrun.quota.bounds import with_machine
+from sandboxrun.quota.ledger import Ledger
 from sandboxrun.screening import screen
 from sandboxrun.state.artifacts import ArtifactRows
 from sandboxrun.state.runs import Runs
@@ -105,6 +110,16 @@ async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: 
         ),
         judge=judge,
         artifacts=artifacts_of(store, settings),
+        ledger=Ledger(
+            store,
+            with_machine(
+                settings.quotas,
+                cpus=info.cpus,
+                memory_bytes=info.memory_bytes,
+                needed=_memory_unasked(judge, settings),
+            ),
+            partial(end_containers, engine, installation),
+        ),
         env_allow=settings.env_allow,
         installation=installation,
     )
@@ -117,6 +132,13 @@ def _defaults(settings: Settings) -> dict[str, float]:
         settings.timeout_seconds if "timeout_seconds" in given else None,
         settings.limits if "limits" in given else None,
     )
+
+
+def _memory_unasked(judge: Judge, settings: Settings) -> int:
+    """Return the memory limit of a run that asks for none, in bytes."""
+    given = judge.policy.limits.memory_mib
+    wanted = judge.defaults.get("memory_mib", 0 if given is None else given.default)
+    return max(settings.limits.memory_bytes, int(wanted * MIB))
 
 
 def artifacts_of(store: Store, settings: Settings) -> Artifacts:

@@ -28,6 +28,7 @@ from sandboxrun.launching import init_request, plan_of
 from sandboxrun.model.event import Started, Waiting
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.records import intent_of
+from sandboxrun.reserving import must_not_write, note_time, reserve
 from sandboxrun.screening import Facts
 from sandboxrun.settle.stopping import until_stopped
 from sandboxrun.workspace.session import Session
@@ -95,6 +96,9 @@ async def _run(
     )
     if image is None or judged is None:
         raise EngineError("The stages of the run are out of order.")
+    # 4 reserve: what it may use at most, in the ledger of all processes, until it is gone.
+    with stage("reserve"):
+        progress.reservation = await owned.enter_async_context(reserve(tools.ledger, progress))
     # 5 snapshot: the state before the run is frozen below a new, empty layer.
     session = await owned.enter_async_context(_workspace(progress, tools))
     progress.session = session
@@ -137,6 +141,7 @@ async def _end(progress: Progress) -> None:
     sandbox, session = progress.sandbox, progress.session
     if sandbox is None:
         return
+    note_time(progress)
     with progress.timings.stage("end"):
         await sandbox.finish(_sink(progress.job))
     ended = sandbox.state is not None and sandbox.state.phase is Phase.STOPPED
@@ -152,17 +157,13 @@ def _workspace(progress: Progress, tools: Tools) -> AbstractAsyncContextManager[
     name = job.request.workspace
     if name is None:
         return workspaces.throwaway(job.run_id, timings=timings)
-    if job.request.read_only or _must_not_write(progress):
+    if must_not_write(progress):
         return workspaces.reader(name, job.run_id, timings=timings)
 
     def waiting() -> None:
         job.log.event(Waiting(reason=f"Another run is writing the workspace {name}."))
 
     return workspaces.writer(name, job.run_id, waiting=waiting, timings=timings)
-
-
-def _must_not_write(progress: Progress) -> bool:
-    return progress.decision is not None and progress.decision.obligations.read_only
 
 
 async def _judged(job: Job, tools: Tools, image: ImageInfo, facts: Facts) -> Judged:

@@ -21,6 +21,7 @@ from sandboxrun.model.ordering import Ordering
 from sandboxrun.model.outcome import Outcome, Usage
 from sandboxrun.model.preview import Preview
 from sandboxrun.model.status import Status
+from sandboxrun.quota.ledger import Ledger
 from sandboxrun.settle.reason import LOST
 from sandboxrun.state.leases import lease
 from sandboxrun.state.owner import Owner
@@ -37,7 +38,9 @@ class Recovered:
     runs: int
 
 
-async def recover(engine: Engine, audit: AuditLog, workspaces: Workspaces) -> Recovered:
+async def recover(
+    engine: Engine, audit: AuditLog, workspaces: Workspaces, ledger: Ledger
+) -> Recovered:
     """Remove containers and mounts of dead owners, and settle their runs.
 
     One process at a time does it; others return at once. Nothing of a living owner or of another
@@ -52,6 +55,7 @@ async def recover(engine: Engine, audit: AuditLog, workspaces: Workspaces) -> Re
         containers = await _remove_containers(engine, ours)
         # After the containers: what they wrote is frozen as a snapshot of an interrupted run.
         mounts = (await workspaces.recover()).mounts
+        await ledger.reclaim()
         runs = 0
         for row in await Runs(store).unsettled():
             if not await anyio.to_thread.run_sync(row.owner.is_alive):

@@ -184,7 +184,7 @@ FAULTS = [
     for fault in vars(errors).values()
     if isinstance(fault, type) and issubclass(fault, errors.SandboxrunError)
 ]
-DOCUMENTED = frozenset({2, 77, 121, 122, 124, 125, 126, 127, 130, 137})
+DOCUMENTED = frozenset({2, 75, 77, 121, 122, 124, 125, 126, 127, 130, 137})
 
 
 def test_codes_of_faults_are_unique() -> None:

@@ -38,6 +38,8 @@ class Status(StrEnum):
     """Somebody had to say yes and said no, or could not be asked; nothing was started."""
     APPROVAL_EXPIRED = "approval_expired"
     """Nobody answered in time; nothing was started."""
+    QUOTA_EXCEEDED = "quota_exceeded"
+    """It does not fit into a quota, now or ever; nothing was started."""
     WORKSPACE_LOST = "workspace_lost"
     """The workspace's volume was removed or replaced from outside; nothing was started."""
     IMAGE_UNUSABLE = "image_unusable"
@@ -54,6 +56,8 @@ _FAULT: Final = 125
 _SIGNAL_BASE: Final = 128
 _NO_PERMISSION: Final = 77
 """EX_NOPERM of sysexits.h."""
+_TRY_LATER: Final = 75
+"""EX_TEMPFAIL of sysexits.h."""
 _EXIT_STATUS: Final = MappingProxyType(
     {
         Status.SUCCEEDED: 0,
@@ -69,6 +73,7 @@ _EXIT_STATUS: Final = MappingProxyType(
         Status.CONSENT_REQUIRED: _NO_PERMISSION,
         Status.APPROVAL_DENIED: _NO_PERMISSION,
         Status.APPROVAL_EXPIRED: _NO_PERMISSION,
+        Status.QUOTA_EXCEEDED: _TRY_LATER,
         Status.WORKSPACE_LOST: 121,
         Status.IMAGE_UNUSABLE: _FAULT,
         Status.INVALID_CWD: _FAULT,

@@ -68,7 +68,12 @@ def reason_for(  # noqa: C901, PLR0911, PLR0912 - one sentence a status
             | Status.APPROVAL_EXPIRED
         ):
             return verdict.said
-        case Status.IMAGE_UNUSABLE | Status.ENGINE_FAILED | Status.WORKSPACE_LOST:
+        case (
+            Status.IMAGE_UNUSABLE
+            | Status.ENGINE_FAILED
+            | Status.WORKSPACE_LOST
+            | Status.QUOTA_EXCEEDED
+        ):
             return _fault(verdict)
         case Status.INVALID_CWD:
             return (

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from sandboxrun.engine.protocol import ContainerState
-from sandboxrun.errors import ImageUnusableError, SandboxrunError, WorkspaceLostError
+from sandboxrun.errors import (
+    ImageUnusableError,
+    QuotaExceededError,
+    SandboxrunError,
+    WorkspaceLostError,
+)
 from sandboxrun.init.records import ExitKind, ExitRecord
 from sandboxrun.model.status import Status
 from sandboxrun.settle.cause import Cause
@@ -72,6 +77,8 @@ def settle(ending: Ending) -> Verdict:  # noqa: PLR0911 - one rule, one return
         return Verdict(status=Status.OUT_OF_MEMORY)
     if isinstance(ending.fault, ImageUnusableError):
         return Verdict(status=Status.IMAGE_UNUSABLE, fault=ending.fault)
+    if isinstance(ending.fault, QuotaExceededError):
+        return Verdict(status=Status.QUOTA_EXCEEDED, fault=ending.fault)
     if isinstance(ending.fault, WorkspaceLostError):
         return Verdict(status=Status.WORKSPACE_LOST, fault=ending.fault)
     return Verdict(status=Status.ENGINE_FAILED, fault=ending.fault)

@@ -262,6 +262,36 @@ CREATE TABLE workspace_policies (
 ) STRICT, WITHOUT ROWID;
 """
 
+_QUOTAS: Final = """
+DROP TABLE quotas;
+CREATE TABLE quota_tickets (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT,
+  round INTEGER NOT NULL,
+  run_id TEXT NOT NULL UNIQUE,
+  principal TEXT NOT NULL,
+  conversation TEXT,
+  workspace TEXT,
+  amounts TEXT NOT NULL,
+  bounds TEXT NOT NULL,
+  held INTEGER NOT NULL DEFAULT 0 CHECK (held IN (0, 1)),
+  owner TEXT NOT NULL
+) STRICT;
+CREATE TABLE quota_round (
+  only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
+  round INTEGER NOT NULL
+) STRICT;
+INSERT INTO quota_round (only_one, round) VALUES (1, 0);
+CREATE TABLE quota_spent (
+  seq INTEGER PRIMARY KEY,
+  principal TEXT NOT NULL,
+  conversation TEXT,
+  workspace TEXT,
+  milliseconds INTEGER NOT NULL CHECK (milliseconds >= 0),
+  at REAL NOT NULL
+) STRICT;
+CREATE INDEX quota_spent_by_time ON quota_spent (at);
+"""
+
 MIGRATIONS: Final[tuple[str, ...]] = (
     _RUNS,
     _RECORDS,
@@ -269,4 +299,5 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     _WORKSPACES,
     _APPROVALS,
     _WORKSPACE_POLICIES,
+    _QUOTAS,
 )

@@ -107,7 +107,7 @@ def exec_command(
 
     The container has no network, hard limits and a scrubbed environment, and is gone afterwards.
 
-    Exit status: the command's own; 2 usage, 77 refused, denied or consent required, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
+    Exit status: the command's own; 2 usage, 75 quota, 77 refused, denied or consent required, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
     directory, 126 not executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
     """
     argv: Sequence[str] | None = ctx.meta.get(_ARGV)

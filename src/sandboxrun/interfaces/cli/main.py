@@ -21,6 +21,7 @@ from sandboxrun.interfaces.cli import (
     grants,
     image,
     policy,
+    quota,
     runs,
     snapshot,
     workspace,
@@ -54,6 +55,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(grants.app, name="grants")
 app.add_typer(consent.app, name="consent")
+app.add_typer(quota.app, name="quota")
 app.command("screen")(screen_command)
 app.command("gc")(gc_command)
 
