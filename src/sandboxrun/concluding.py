@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sandboxrun.approval.authorise import Ending as Stopping
+from sandboxrun.engine.machine import Fitted
 from sandboxrun.errors import OutputError, StateError
 from sandboxrun.job import Job, Progress, Tools
 from sandboxrun.launching import cwd_of
@@ -81,7 +82,7 @@ def _stopped(progress: Progress) -> tuple[Status, str] | None:
     return None if stopped is None else (_STOPPED[stopped.ending], stopped.reason)
 
 
-def _decided(decision: Decision) -> Decided:
+def _decided(decision: Decision, fitted: Fitted | None) -> Decided:
     findings = tuple(
         Found(code=each.code, reason=each.reason, start=each.start, end=each.end)
         for each in decision.findings
@@ -91,7 +92,10 @@ def _decided(decision: Decision) -> Decided:
         effect=decision.effect.value,
         rule=decision.rule,
         findings=findings,
-        clamped={each.name: each.requested for each in decision.clamped},
+        clamped={
+            **({} if fitted is None else fitted.clamped),
+            **{each.name: each.requested for each in decision.clamped},
+        },
     )
 
 
@@ -108,7 +112,9 @@ async def _outcome(job: Job, tools: Tools, progress: Progress, verdict: Verdict)
         status=verdict.status,
         exit_code=verdict.exit_code,
         signal=signal_name(verdict.signal),
-        decision=None if progress.decision is None else _decided(progress.decision),
+        decision=(
+            None if progress.decision is None else _decided(progress.decision, progress.fitted)
+        ),
         policy_digests=({} if progress.decision is None else policies_of(progress.decision)),
         reason=_reason(job, verdict, usage.oom_kills, session.mount_at if session else None),
         started_at=job.started_at,

@@ -10,6 +10,7 @@ from sandboxrun.approval.question import Approver
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.deciding import Judge, Judged
 from sandboxrun.engine.init_cache import InitInstallation
+from sandboxrun.engine.machine import Fitted
 from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox
 from sandboxrun.errors import SandboxrunError
@@ -72,6 +73,8 @@ class Progress:
     timings: Timings = field(default_factory=Timings)
     judged: Judged | None = None
     decision: Decision | None = None
+    fitted: Fitted | None = None
+    """What the policies give, cut to what the machine has."""
     stopped: Stopped | None = None
     """Why it may not run."""
     image: ImageInfo | None = None

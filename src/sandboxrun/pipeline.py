@@ -16,6 +16,7 @@ from sandboxrun.approval.authorise import Permit
 from sandboxrun.concluding import conclude
 from sandboxrun.deciding import Judged, confirm, facts_of, permit_for
 from sandboxrun.engine.hardening import harden
+from sandboxrun.engine.machine import fitted
 from sandboxrun.engine.posture_compare import require
 from sandboxrun.engine.posture_promise import promised_posture
 from sandboxrun.engine.protocol import Engine, ImageInfo, Phase
@@ -72,8 +73,9 @@ async def _permit(tools: Tools, progress: Progress) -> Permit | None:
         )
     progress.decision = answer.decision
     obligations = answer.decision.obligations
+    progress.fitted = fitted(obligations.limits, tools.info, asked=job.request.limits)
     progress.job = replace(
-        job, limits=obligations.limits, timeout_seconds=obligations.timeout_seconds
+        job, limits=progress.fitted.limits, timeout_seconds=obligations.timeout_seconds
     )
     if isinstance(answer, Permit):
         return answer

@@ -53,7 +53,7 @@ class Decided(BaseModel):
     """Who decided, as ``source:rule``."""
     findings: tuple[Found, ...] = ()
     clamped: dict[str, float] = {}
-    """What was asked for above a policy's maximum, by name; ``limits`` has what was given."""
+    """What was more than a policy gives or the machine has, by name; ``limits`` has what was given."""
 
 
 class Outcome(BaseModel):

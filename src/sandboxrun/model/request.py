@@ -25,7 +25,7 @@ class Request(BaseModel):
     may carry surrogate escapes: they stand for the bytes they were read from.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     command: RawBytes | None = None
     """A shell script, any bytes but NUL, at most 16 MiB."""

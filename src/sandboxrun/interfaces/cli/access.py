@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-import anyio
 import typer
 
 from sandboxrun.approval.consents import Consents, workspace_identity
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import printable
 
 
@@ -35,6 +35,6 @@ def access_command(
                 identity, allowed=switch is Switch.ON, by=settings.principal
             )
 
-    anyio.run(work)
+    run(work)
     may = "may run" if switch is Switch.ON else "are refused"
     typer.echo(f"Commands {may} in {printable(workspace)}.")

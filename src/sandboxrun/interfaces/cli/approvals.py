@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, assert_never
 
-import anyio
 import typer
 
 from sandboxrun.approval.approvals import Approval, Approvals, Heard
@@ -15,6 +14,7 @@ from sandboxrun.errors import UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.question_text import question_text
+from sandboxrun.interfaces.cli.signals import run
 
 app = typer.Typer(name="approvals", help="Questions that wait for a yes.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="Its i
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
     """List the questions that wait for an answer, oldest first."""
-    pending = anyio.run(_pending, Settings.read())
+    pending = run(_pending, Settings.read())
     if as_json:
         typer.echo(json.dumps([_told(each) for each in pending], indent=2))
         return
@@ -66,7 +66,7 @@ def _answer(
 ) -> None:
     settings = Settings.read()
     answer = Answer(approved=approved, by=settings.principal, reason=reason, always=always)
-    heard = anyio.run(_answered, settings, approval_id, answer)
+    heard = run(_answered, settings, approval_id, answer)
     if as_json:
         typer.echo(json.dumps({"approval_id": approval_id, "result": heard.value}))
     else:

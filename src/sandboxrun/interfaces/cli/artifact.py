@@ -16,6 +16,7 @@ import typer
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table
 from sandboxrun.model.artifact import ArtifactRow
 from sandboxrun.opening import artifacts_of
@@ -28,7 +29,7 @@ app = typer.Typer(name="artifact", help="The complete output of runs.", no_args_
 @app.command("list")
 def list_command(as_json: JsonOption = False) -> None:
     """List the artifacts that can be read, oldest first."""
-    shown = anyio.run(_listed, Settings.read())
+    shown = run(_listed, Settings.read())
     if as_json:
         typer.echo(json.dumps(shown, indent=2))
         return
@@ -46,7 +47,7 @@ def get_command(
     length: Annotated[int | None, typer.Option("--bytes", min=0, help="At most so many.")] = None,
 ) -> None:
     """Write an artifact to stdout: exact bytes, or on a terminal with control sequences escaped."""
-    anyio.run(_written, Settings.read(), artifact_id, start, length)
+    run(_written, Settings.read(), artifact_id, start, length)
 
 
 async def _listed(settings: Settings) -> list[dict[str, Any]]:

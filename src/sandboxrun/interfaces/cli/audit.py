@@ -19,6 +19,7 @@ from sandboxrun.config import Settings
 from sandboxrun.errors import UnknownRunError, UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 
 app = typer.Typer(name="audit", help="The signed record of what ran.", no_args_is_help=True)
@@ -43,7 +44,7 @@ def verify_command(
     a break, such as a database that was lost.
     """
     kept = None if against is None else _kept(against)
-    verdict = anyio.run(_verdict, Settings.read(), public_key, kept)
+    verdict = run(_verdict, Settings.read(), public_key, kept)
     if as_json:
         typer.echo(json.dumps({"intact": verdict.intact, **asdict(verdict)}, indent=2))
     else:
@@ -57,7 +58,7 @@ def show_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show the records about one run."""
-    records = anyio.run(_records, Settings.read(), run_id)
+    records = run(_records, Settings.read(), run_id)
     if not records:
         raise UnknownRunError(f"The audit has no record of a run {run_id!r}.")
     bodies = [json.loads(record.text) for record in records]
@@ -79,7 +80,7 @@ def export_command(
     ] = None,
 ) -> None:
     """Print the records as JSON Lines. The SHA-256 of a line is the record's hash."""
-    anyio.run(_export, Settings.read(), head)
+    run(_export, Settings.read(), head)
 
 
 async def _verdict(settings: Settings, key: str | None, against: SignedHead | None) -> Verdict:

@@ -6,8 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-import anyio
-import anyio.to_thread
 import typer
 
 from sandboxrun.approval.consents import Consents, workspace_identity
@@ -16,6 +14,7 @@ from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.policy import PolicyOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import printable
 from sandboxrun.policy import Consent, Document, PolicyDigests, load_policy
 from sandboxrun.screening import screen
@@ -52,7 +51,7 @@ def show_command(
     """Show whether the policies in force are accepted. Exit status: 0 if so, 1 if not."""
     settings = Settings.read()
     asked = _asked(settings, workspace, policy, principal)
-    digests, consent = anyio.run(_latest, settings, asked)
+    digests, consent = run(_latest, settings, asked)
     holds = consent is not None and consent.digests == digests
     if as_json:
         typer.echo(json.dumps(_told(asked, digests, consent, holds=holds), indent=2))
@@ -71,7 +70,7 @@ def give_command(
     """Accept the policies in force for a workspace. A policy that changes has to be accepted again."""
     settings = Settings.read()
     asked = _asked(settings, workspace, policy, principal)
-    consent = anyio.run(_given, settings, asked)
+    consent = run(_given, settings, asked)
     if as_json:
         typer.echo(json.dumps(_told(asked, consent.digests, consent, holds=True), indent=2))
         return

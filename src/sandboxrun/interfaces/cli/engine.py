@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import anyio
+import anyio.to_thread
 import typer
 
 from sandboxrun.config import Settings
@@ -21,6 +22,7 @@ from sandboxrun.engine.managed import ManagedEngine
 from sandboxrun.engine.protocol import EngineInfo, EngineKind
 from sandboxrun.errors import EngineError, EngineUnavailableError
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
+from sandboxrun.interfaces.cli.signals import run
 
 app = typer.Typer(
     help="Start, stop and show the container engine.",
@@ -41,19 +43,17 @@ def up(podman: PodmanOption = False, as_json: JsonOption = False) -> None:
     """Start a private engine unless it answers already. It is used from then on."""
     kind = EngineKind.PODMAN if podman else EngineKind.DOCKER
     managed = ManagedEngine.of(Settings.read().state_dir, kind)
-    managed.up()
+    # In a thread, which ^C waits for: an engine that is half up is nobody's.
+    run(anyio.to_thread.run_sync, managed.up)
     choice = EngineChoice(managed.url, "managed", managed)
-    _show(_Status(choice, anyio.run(_describe, managed.url)), as_json=as_json)
+    _show(_Status(choice, run(_describe, managed.url)), as_json=as_json)
 
 
 @app.command()
 def down() -> None:
     """Stop the private engine and everything in it. Images and volumes stay."""
-    stopped = [
-        managed.layout.kind.value
-        for managed in managed_engines(Settings.read().state_dir)
-        if managed.down()
-    ]
+    engines = managed_engines(Settings.read().state_dir)
+    stopped = run(anyio.to_thread.run_sync, _stopped, engines)
     typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "no managed engine was running")
 
 
@@ -61,9 +61,9 @@ def down() -> None:
 def status(engine: EngineOption = None, as_json: JsonOption = False) -> None:
     """Show the engine that is used. Exit status 125 when none answers."""
     settings = Settings.read(engine=engine)
-    choice = anyio.run(choose_engine, search_of(settings))
+    choice = run(choose_engine, search_of(settings))
     try:
-        _show(_Status(choice, anyio.run(_describe, choice.url)), as_json=as_json)
+        _show(_Status(choice, run(_describe, choice.url)), as_json=as_json)
     except EngineError as fault:
         if as_json:
             typer.echo(json.dumps(_absent(choice, fault)))
@@ -71,6 +71,10 @@ def status(engine: EngineOption = None, as_json: JsonOption = False) -> None:
         raise EngineUnavailableError(
             f"No engine answers at {choice.url} ({choice.source}). {fault.message}"
         ) from fault
+
+
+def _stopped(engines: Sequence[ManagedEngine]) -> list[str]:
+    return [managed.layout.kind.value for managed in engines if managed.down()]
 
 
 def search_of(settings: Settings) -> EngineSearch:

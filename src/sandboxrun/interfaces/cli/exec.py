@@ -6,20 +6,20 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
-import anyio
 import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand
 
-from sandboxrun.accepting import request_from
 from sandboxrun.approval.question import Approver, operator_approver
 from sandboxrun.config import Settings, host_environment
 from sandboxrun.errors import InvalidEnvironmentError, UsageError
+from sandboxrun.interfaces.cli.entry import CANCELLED_STATUS
 from sandboxrun.interfaces.cli.live import Mode, follow
 from sandboxrun.interfaces.cli.options import EngineOption, read_size
-from sandboxrun.interfaces.cli.signals import cancel_on_signal
+from sandboxrun.interfaces.cli.signals import Signals, run_with
 from sandboxrun.interfaces.cli.terminal_approver import terminal_approver
 from sandboxrun.model.limits import Limits
 from sandboxrun.model.outcome import Outcome
@@ -31,6 +31,21 @@ from sandboxrun.model.validation import usage_error
 from sandboxrun.runner import Runner
 
 _ARGV = "sandboxrun.argv"
+_OPTIONS: Final = MappingProxyType(
+    {
+        "cpus": "--cpus",
+        "memory_bytes": "--memory",
+        "pids": "--pids",
+        "disk_bytes": "--disk",
+        "timeout_seconds": "--timeout",
+        "workspace": "--workspace",
+        "cwd": "--cwd",
+        "image": "--image",
+        "argv": "The program's argv",
+        "command": "COMMAND",
+    }
+)
+"""What fields of limits and requests are called here."""
 
 
 class ExecCommand(TyperCommand):
@@ -96,7 +111,7 @@ def exec_command(
     ] = False,
     wait_approval: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Wait so long for `sandboxrun approvals approve`."),
+        typer.Option(metavar="S", min=0, help="Wait so long for `sandboxrun approvals approve`."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the outcome, alone, on stdout.")
@@ -118,7 +133,7 @@ def exec_command(
     if command is not None and argv is not None:
         raise UsageError("Give a shell command, or a program after --, and not both.")
     settings = Settings.read(engine=engine, runtime=runtime, policy=policy)
-    request = request_from(
+    request = _request(
         command=command,
         argv=None if argv is None else tuple(argv),
         workspace=workspace,
@@ -137,8 +152,11 @@ def exec_command(
         stdin=sys.stdin.buffer.read() if stdin else None,
     )
     mode = Mode.EVENTS if events else Mode.OUTCOME if as_json else Mode.STREAMS
-    outcome = anyio.run(_run, settings, request, mode, Asked(approve, wait_approval))
-    raise typer.Exit(exit_status(outcome.status, outcome.exit_code, outcome.signal))
+    asked = Asked(approve, wait_approval)
+    signals = Signals()
+    outcome = run_with(signals, lambda: _run(settings, request, mode, asked, signals))
+    status = exit_status(outcome.status, outcome.exit_code, outcome.signal)
+    raise typer.Exit(CANCELLED_STATUS if signals.came else status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +167,9 @@ class Asked:
     wait_seconds: float | None
 
 
-async def _run(settings: Settings, request: Request, mode: Mode, asked: Asked) -> Outcome:
+async def _run(
+    settings: Settings, request: Request, mode: Mode, asked: Asked, signals: Signals
+) -> Outcome:
     async with AsyncExitStack() as opened:
         runner = await opened.enter_async_context(Runner.open(settings))
         if asked.approve:
@@ -159,8 +179,16 @@ async def _run(settings: Settings, request: Request, mode: Mode, asked: Asked) -
         run = await runner.start(
             request, approver=approver, wait_approval_seconds=asked.wait_seconds
         )
-        async with cancel_on_signal(run):
-            return await follow(run, mode)
+        # To its end, and while the runner is closed: the outcome is told, whoever asked for it.
+        signals.call(run.request_cancel)
+        return await follow(run, mode)
+
+
+def _request(**fields: Any) -> Request:  # noqa: ANN401 - the request's own types
+    try:
+        return Request(**fields)
+    except ValidationError as invalid:
+        raise usage_error(invalid, names=_OPTIONS) from invalid
 
 
 def _environment(pairs: Sequence[str]) -> dict[str, str]:
@@ -186,7 +214,11 @@ def _secrets(names: Sequence[str]) -> dict[str, str]:
 
 def _limits(
     base: Limits, *, cpus: float | None, memory: str | None, pids: int | None, disk: str | None
-) -> Limits:
+) -> Limits | None:
+    """Return what the options ask for on top of the settings; None when they ask for nothing.
+
+    Only what somebody asked for is set: the rest is the policy's to say.
+    """
     asked = {
         "cpus": cpus,
         "memory_bytes": None if memory is None else read_size(memory),
@@ -194,7 +226,9 @@ def _limits(
         "disk_bytes": None if disk is None else read_size(disk),
     }
     given = {name: value for name, value in asked.items() if value is not None}
+    if not given:
+        return None
     try:
-        return Limits.model_validate(base.model_dump() | given) if given else base
+        return Limits.model_validate(base.model_dump(exclude_unset=True) | given)
     except ValidationError as invalid:
-        raise usage_error(invalid) from invalid
+        raise usage_error(invalid, names=_OPTIONS) from invalid

@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-import anyio
 import typer
 
 from sandboxrun.audit.log import open_audit
@@ -15,6 +14,7 @@ from sandboxrun.config import Settings
 from sandboxrun.errors import StateError, UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.opening import upkeep_of
 from sandboxrun.state.clock import rfc3339
 from sandboxrun.state.leases import lease
@@ -40,7 +40,7 @@ def gc_command(
             advice="Give --audit-days at least the value of --runs-days.",
         )
     now = datetime.now(UTC)
-    collected = anyio.run(
+    collected = run(
         _collected,
         Settings.read(),
         rfc3339(now - timedelta(days=runs_days)),

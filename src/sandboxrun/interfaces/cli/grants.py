@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import anyio
 import typer
 
 from sandboxrun.approval.consents import workspace_names
@@ -13,6 +12,7 @@ from sandboxrun.approval.grants import GrantRow, Grants
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table
 
 app = typer.Typer(name="grants", help="What an 'always' allowed.", no_args_is_help=True)
@@ -24,7 +24,7 @@ def list_command(
     as_json: JsonOption = False,
 ) -> None:
     """List the grants in force, oldest first."""
-    rows, names = anyio.run(_listed, Settings.read(), everything)
+    rows, names = run(_listed, Settings.read(), everything)
     if as_json:
         typer.echo(json.dumps([_told(row, names) for row in rows], indent=2))
         return
@@ -51,7 +51,7 @@ def revoke_command(
     as_json: JsonOption = False,
 ) -> None:
     """Take a grant back: from now on it is asked again. A run that started already goes on."""
-    revoked = anyio.run(_revoked, Settings.read(), grant_id)
+    revoked = run(_revoked, Settings.read(), grant_id)
     if as_json:
         typer.echo(json.dumps({"grant_id": grant_id, "revoked": revoked}))
         return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 import anyio
 import anyio.to_thread
@@ -19,7 +19,7 @@ from rich.progress import Progress as Bar
 from sandboxrun.config import Settings
 from sandboxrun.engine.connect import open_engine
 from sandboxrun.engine.protocol import Engine, ImageInfo
-from sandboxrun.errors import ImageUnusableError, SandboxrunError
+from sandboxrun.errors import ImageUnusableError
 from sandboxrun.image.build import (
     Builder,
     BuildOrder,
@@ -44,6 +44,7 @@ from sandboxrun.image.recipe import (
 from sandboxrun.image.requirements import Severity
 from sandboxrun.interfaces.cli.engine import search_of
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 from sandboxrun.model import labels
 from sandboxrun.state.directory import StateDirectory
@@ -55,7 +56,6 @@ _WORK_DIRECTORY = "image-build"
 _MB = 1_000_000
 _DETAIL_COLUMNS = 48
 _SHORT_ID = 12
-_Result = TypeVar("_Result")
 
 
 @app.command("build")
@@ -84,7 +84,7 @@ def build_command(
         base=base,
         proxies=settings.proxies,
     )
-    built = anyio.run(_until_signal, lambda: _build(settings, order, if_missing=if_missing))
+    built = run(partial(_build, settings, order, if_missing=if_missing))
     row = _built_row(built)
     if as_json:
         typer.echo(json.dumps(row))
@@ -96,7 +96,7 @@ def build_command(
 @app.command("list")
 def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> None:
     """List the workspace images the engine has; `current` is made by this version's recipe."""
-    rows = anyio.run(_listed, Settings.read(engine=engine))
+    rows = run(_listed, Settings.read(engine=engine))
     if as_json:
         typer.echo(json.dumps(rows))
         return
@@ -130,7 +130,7 @@ def check_command(
     """
     settings = Settings.read(engine=engine)
     reference = settings.image if image is None else image
-    report = anyio.run(_until_signal, lambda: _check(settings, reference))
+    report = run(_check, settings, reference)
     if as_json:
         typer.echo(json.dumps({"reference": reference} | report.model_dump(mode="json")))
     else:
@@ -184,31 +184,6 @@ async def _check(settings: Settings, reference: str) -> ImageReport:
         tags = await anyio.to_thread.run_sync(_look_labels, settings)
         async with opened_image(engine, info, labels=tags) as look:
             return evaluate(await gather(info, about.architecture, look))
-
-
-async def _until_signal(work: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Run ``work``; SIGTERM and SIGHUP cancel it, so that it cleans up as it does for ^C."""
-    results: list[_Result] = []
-    fault: SandboxrunError | None = None
-    async with anyio.create_task_group() as group:
-        group.start_soon(_cancel_on_signal, group.cancel_scope)
-        try:
-            results.append(await work())
-        except SandboxrunError as error:
-            # Raised below: a task group would wrap it.
-            fault = error
-        group.cancel_scope.cancel()
-    if fault is not None:
-        raise fault
-    if not results:
-        raise KeyboardInterrupt
-    return results[0]
-
-
-async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as incoming:
-        async for _ in incoming:
-            scope.cancel()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import aclosing
 from enum import StrEnum, auto
 from typing import assert_never
@@ -11,6 +12,7 @@ from typing import assert_never
 import anyio.to_thread
 
 from sandboxrun.model.event import Event, event_json
+from sandboxrun.model.limits import MIB
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.status import Status
 from sandboxrun.output.escape import TerminalEscaper, escape
@@ -99,14 +101,34 @@ def _print_event(event: Event) -> None:
 
 
 async def _explained(run: Run) -> Outcome:
-    """Say on stderr what the command's own output cannot: why it was ended."""
+    """Say on stderr what the command's own output cannot: why it was ended, and what was cut."""
     outcome = await run.outcome()
     killed = outcome.usage.oom_kills is not None and outcome.usage.oom_kills > 0
     if outcome.status not in _QUIET or killed:
-        sys.stderr.write(f"sandboxrun: {escape(outcome.reason)}\n")
+        _say(escape(outcome.reason))
     if run.output_cut and outcome.status in _QUIET:
-        sys.stderr.write(
-            f"sandboxrun: The command wrote {outcome.preview.total_bytes} bytes; what is past the "
-            "output limit was counted and not kept.\n"
+        _say(
+            f"The command wrote {outcome.preview.total_bytes} bytes; what is past the output limit "
+            "was counted and not kept."
         )
+    for note in clamped_notes(outcome):
+        _say(note)
     return outcome
+
+
+def clamped_notes(outcome: Outcome) -> Iterator[str]:
+    """Yield a sentence for each limit of which less was given than asked for."""
+    if outcome.decision is None:
+        return
+    given = outcome.limits
+    now = {"cpus": given.cpus, "memory_mib": given.memory_bytes / MIB, "pids": given.pids}
+    now["disk_mib"] = given.disk_bytes / MIB
+    for name, asked in outcome.decision.clamped.items():
+        what = name.removesuffix("_mib")
+        unit = " MiB" if name.endswith("_mib") else ""
+        got = f"; it got {now[name]:g}{unit}" if name in now else ""
+        yield f"{what}: {asked:g}{unit} is more than this run may have{got}."
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"sandboxrun: {text}\n")

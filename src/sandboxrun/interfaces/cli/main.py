@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import traceback
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import structlog
 import typer
@@ -28,14 +28,21 @@ from sandboxrun.interfaces.cli import (
 )
 from sandboxrun.interfaces.cli import exec as exec_module
 from sandboxrun.interfaces.cli.access import access_command
+from sandboxrun.interfaces.cli.failures import of_defect, of_fault, of_interruption, of_usage
 from sandboxrun.interfaces.cli.gc import gc_command
 from sandboxrun.interfaces.cli.run_events import events_command
 from sandboxrun.interfaces.cli.screen import screen_command
+from sandboxrun.interfaces.cli.signals import Interrupted
+from sandboxrun.interfaces.cli.strict import guard
 from sandboxrun.runner import Runner
 from sandboxrun.state.runs import RunRow
 
+NAME: Final = "sandboxrun"
+_PIPE_CLOSED: Final = 141
+"""What a shell calls the end by SIGPIPE."""
+
 app = typer.Typer(
-    name="sandboxrun",
+    name=NAME,
     help="A bash tool for AI agents: every command in its own throwaway, hardened container.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -84,22 +91,31 @@ def _root(
     ctx.obj = _recover
 
 
-def main() -> None:
-    """Run the command line and exit: a fault's own status, 130 for ^C, 70 for a defect of ours."""
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit status.
+
+    That is a fault's own, 130 where a signal ended it, 141 for a closed pipe, and 70 for a defect
+    of ours. With ``--json`` a fault is on stdout, too, as ``{"error": {…}}``.
+    """
     # stdout is for results: what is logged must not end up in somebody's JSON.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
-        app()
+        status = command_line()(list(arguments), prog_name=NAME, standalone_mode=False)
     except SandboxrunError as fault:
-        sys.stderr.write(f"sandboxrun: {fault.diagnostics()}\n")
-        sys.exit(fault.exit_status)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return of_fault(fault).report(arguments)
+    except typer.TyperException as error:
+        return of_usage(error).report(arguments)
+    except (Interrupted, KeyboardInterrupt, typer.Abort):
+        return of_interruption().report(arguments)
     except BrokenPipeError:
-        sys.exit(141)
-    except Exception:  # noqa: BLE001 - the outermost handler: a defect must not look like a result
-        sys.stderr.write(
-            "sandboxrun: a defect of sandboxrun ended this command. What follows helps to mend "
-            f"it.\n{traceback.format_exc()}"
-        )
-        sys.exit(70)
+        return _PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - the outermost handler: a defect must not look like a result
+        return of_defect(error).report(arguments)
+    return status if isinstance(status, int) else 0
+
+
+def command_line() -> Any:  # noqa: ANN401 - click's own type is vendored by typer
+    """Return the whole command line, as click knows it."""
+    command = typer.main.get_command(app)
+    guard(command)
+    return command

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import anyio
 import typer
 from typer.core import TyperCommand
 
@@ -15,6 +14,7 @@ from sandboxrun.config import Settings
 from sandboxrun.errors import PolicyError, UsageError
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import printable
 from sandboxrun.policy import (
     Authority,
@@ -153,7 +153,7 @@ def attach_command(
             policies = WorkspacePolicies(store)
             return (await policies.attach(identity, text, by=settings.principal)).name
 
-    name = anyio.run(work)
+    name = run(work)
     typer.echo(
         f"{printable(workspace)} now has the policy {name!r}. `sandboxrun consent give "
         f"{printable(workspace)}` accepts it; until then nothing runs there."
@@ -172,7 +172,7 @@ def detach_command(
             identity = await workspace_identity(store, workspace)
             return await WorkspacePolicies(store).detach(identity)
 
-    had = anyio.run(work)
+    had = run(work)
     typer.echo("Only the host's policy is left." if had else "It had no policy of its own.")
 
 

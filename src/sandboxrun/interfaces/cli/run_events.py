@@ -13,6 +13,7 @@ import typer
 from sandboxrun.config import Settings
 from sandboxrun.errors import OutputError
 from sandboxrun.interfaces.cli.opened import opened_store
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.model.event import Event, event_json
 from sandboxrun.output.events import batches
 from sandboxrun.output.spools import spool_path
@@ -24,7 +25,7 @@ def events_command(
     after: Annotated[int, typer.Option(min=0, help="Begin behind this event.")] = 0,
 ) -> None:
     """Print a run's events as JSON Lines, and follow it until it is settled."""
-    anyio.run(_printed, Settings.read(), run_id, after)
+    run(_printed, Settings.read(), run_id, after)
 
 
 async def _printed(settings: Settings, run_id: str, after: int) -> None:

@@ -14,6 +14,7 @@ from sandboxrun.audit.reading import receipts_of, records_of
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 from sandboxrun.state.cancelling import Cancelled, CancelReport, Recover, cancel_run
 from sandboxrun.state.runs import RunRow, Runs
@@ -40,7 +41,7 @@ def list_command(
     A run that has not ended is shown as running, or as orphaned when the process that owned it
     died and nobody has recovered it yet.
     """
-    shown = anyio.run(_listed, Settings.read(), limit, status, workspace)
+    shown = run(_listed, Settings.read(), limit, status, workspace)
     if as_json:
         typer.echo(json.dumps(shown, indent=2))
         return
@@ -54,7 +55,7 @@ def list_command(
 @app.command("show")
 def show_command(run_id: RunArgument, as_json: JsonOption = False) -> None:
     """Show one run: what was asked, how it ended, and its records in the audit."""
-    shown = anyio.run(_shown, Settings.read(), run_id)
+    shown = run(_shown, Settings.read(), run_id)
     typer.echo(json.dumps(shown) if as_json else _readable(shown))
 
 
@@ -70,7 +71,7 @@ def cancel_command(
     Exit status: 0 when it has ended, 1 when that is not known yet.
     """
     recover: Recover | None = ctx.obj if callable(ctx.obj) else None
-    report = anyio.run(_cancelled, Settings.read(), run_id, wait, recover)
+    report = run(_cancelled, Settings.read(), run_id, wait, recover)
     if as_json:
         answer = {"result": report.result.value, "run_id": run_id, "status": report.run.status}
         typer.echo(json.dumps(answer))
@@ -86,7 +87,7 @@ def export_command(
     ] = None,
 ) -> None:
     """Print runs as JSON Lines, oldest first: request, outcome and receipt of each."""
-    anyio.run(_export, Settings.read(), run_id)
+    run(_export, Settings.read(), run_id)
 
 
 async def _listed(

@@ -6,11 +6,11 @@ import json
 import stat
 from typing import Annotated
 
-import anyio
 import typer
 
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 from sandboxrun.interfaces.cli.workspace import NameArgument, show_workspaces
 from sandboxrun.model.difference import PathDifference
@@ -34,7 +34,7 @@ def list_command(
             workspace = await runner.workspaces.show(name)
             return workspace, await runner.workspaces.snapshots(name)
 
-    workspace, snapshots = anyio.run(work)
+    workspace, snapshots = run(work)
     if as_json:
         documents = [
             {**each.model_dump(mode="json"), "head": each.snapshot_id == workspace.head}
@@ -71,7 +71,7 @@ def restore(
         async with Runner.open(Settings.read(engine=engine)) as runner:
             return await runner.workspaces.restore(name, snapshot)
 
-    show_workspaces([anyio.run(work)], as_json=as_json, one=True)
+    show_workspaces([run(work)], as_json=as_json, one=True)
 
 
 @app.command()
@@ -95,7 +95,7 @@ def diff(
             paths = await spaces.difference(name, old, end, text=patch, limit=limit)
             return paths, await spaces.effects(name, old, end)
 
-    paths, effects = anyio.run(work)
+    paths, effects = run(work)
     if as_json:
         document = {
             "effects": effects.model_dump(mode="json"),

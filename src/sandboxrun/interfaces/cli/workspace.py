@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 import typer
 
 from sandboxrun.config import Settings
 from sandboxrun.errors import UsageError
 from sandboxrun.interfaces.cli.options import EngineOption, JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 from sandboxrun.model.workspace import DEFAULT_MOUNT, Workspace
 from sandboxrun.runner import Runner
@@ -52,7 +52,7 @@ def create(
                 name, source=source, seed=seed, mount_at=mount_at, as_root=as_root
             )
 
-    show_workspaces([anyio.run(work)], as_json=as_json, one=True)
+    show_workspaces([run(work)], as_json=as_json, one=True)
 
 
 @app.command("list")
@@ -63,7 +63,7 @@ def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> No
         async with Runner.open(Settings.read(engine=engine)) as runner:
             return list(await runner.workspaces.list())
 
-    show_workspaces(anyio.run(work), as_json=as_json)
+    show_workspaces(run(work), as_json=as_json)
 
 
 @app.command()
@@ -74,7 +74,7 @@ def show(name: NameArgument, engine: EngineOption = None, as_json: JsonOption = 
         async with Runner.open(Settings.read(engine=engine)) as runner:
             return await runner.workspaces.show(name)
 
-    show_workspaces([anyio.run(work)], as_json=as_json, one=True)
+    show_workspaces([run(work)], as_json=as_json, one=True)
 
 
 @app.command()
@@ -91,7 +91,7 @@ def fork(
         async with Runner.open(Settings.read(engine=engine)) as runner:
             return await runner.workspaces.fork(name, new, at=at)
 
-    show_workspaces([anyio.run(work)], as_json=as_json, one=True)
+    show_workspaces([run(work)], as_json=as_json, one=True)
 
 
 @app.command()
@@ -102,7 +102,7 @@ def remove(name: NameArgument, engine: EngineOption = None) -> None:
         async with Runner.open(Settings.read(engine=engine)) as runner:
             await runner.workspaces.remove(name)
 
-    anyio.run(work)
+    run(work)
     typer.echo(f"removed {printable(name)}")
 
 

@@ -1,0 +1,40 @@
+"""No run gets more than the engine's machine has. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sandboxrun.engine.protocol import EngineInfo
+from sandboxrun.model.limits import MIB, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Limits that the machine can give."""
+
+    limits: Limits
+    clamped: dict[str, float]
+    """What was asked for and is more, by name and in the units of policies."""
+
+
+def fitted(limits: Limits, info: EngineInfo, *, asked: Limits | None) -> Fitted:
+    """Return ``limits`` cut to the processors and the memory of the engine's machine.
+
+    ``asked`` is what the request says; cutting a default is nothing anybody has to be told.
+
+    Docker refuses more CPUs than there are ("range of CPUs is from 0.01 to ...") and takes any
+    amount of memory without a word. A limit above what there is limits nothing either way, and the
+    defaults have to work on small machines; so both are cut, as policies cut.
+    """
+    cut: dict[str, float | int] = {}
+    if 0 < info.cpus < limits.cpus:
+        cut["cpus"] = float(info.cpus)
+    if 0 < info.memory_bytes < limits.memory_bytes:
+        cut["memory_bytes"] = info.memory_bytes
+    told = cut.keys() & (frozenset() if asked is None else asked.model_fields_set)
+    clamped: dict[str, float] = {}
+    if "cpus" in told:
+        clamped["cpus"] = limits.cpus
+    if "memory_bytes" in told:
+        clamped["memory_mib"] = limits.memory_bytes / MIB
+    return Fitted(limits.model_copy(update=cut) if cut else limits, clamped)
