@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     no_proxy: str | None = Field(default=None, validation_alias="NO_PROXY")
     image: str = DEFAULT_IMAGE
     """Image of runs that name none."""
-    runtime: str | None = None
+    runtime: str | None = Field(default=None, min_length=1)
     """OCI runtime of runs; None is the engine's default."""
     timeout_seconds: float = Field(default=120.0, gt=0, le=86_400)
     """Time limit of runs that name none, in seconds of the command's own time."""

@@ -29,6 +29,7 @@ from sandboxrun.engine.connect import open_engine as connect_engine
 from sandboxrun.engine.docker import DockerEngine
 from sandboxrun.engine.ending import end_containers
 from sandboxrun.engine.init_cache import InitInstallation
+from sandboxrun.engine.machine import require_runtime
 from sandboxrun.engine.protocol import Engine
 from sandboxrun.job import Tools
 from sandboxrun.model.limits import MIB
@@ -86,10 +87,11 @@ class _Custody:
 async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: Engine) -> Tools:
     """Return what all runs of a runner share.
 
-    Raises `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
+    Raises `ConfigurationError`, `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
     store volume.
     """
     info = await engine.describe()
+    require_runtime(settings.runtime, info)
     installation = store.directory.installation_id
     judge = Judge(
         policy=await anyio.to_thread.run_sync(load_policy, settings.policy, screen),

@@ -1,10 +1,11 @@
-"""No run gets more than the engine's machine has. Pure."""
+"""What can be asked of an engine: the runtimes it has, and no more than its machine has. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sandboxrun.engine.protocol import EngineInfo
+from sandboxrun.engine.protocol import EngineInfo, EngineKind
+from sandboxrun.errors import ConfigurationError
 from sandboxrun.model.limits import MIB, Limits
 
 
@@ -38,3 +39,29 @@ def fitted(limits: Limits, info: EngineInfo, *, asked: Limits | None) -> Fitted:
     if "memory_bytes" in told:
         clamped["memory_mib"] = limits.memory_bytes / MIB
     return Fitted(limits.model_copy(update=cut) if cut else limits, clamped)
+
+
+def require_runtime(runtime: str | None, info: EngineInfo) -> None:
+    """Raise `ConfigurationError` where the engine would not use ``runtime``.
+
+    Podman's service uses the one it was started with and ignores what a request names (seen with
+    4.3), which would be a silent downgrade. Docker takes the names it was configured with and, from
+    23.0 on, those of containerd's shims, which have dots.
+    """
+    if runtime is None or runtime == info.default_runtime:
+        return
+    if info.kind is EngineKind.PODMAN:
+        raise ConfigurationError(
+            f"Podman uses the runtime {info.default_runtime!r} for all containers; "
+            f"{runtime!r} cannot be chosen for one.",
+            advice=f"Leave --runtime out, or start Podman's service with --runtime {runtime}.",
+        )
+    if runtime in info.runtimes or (
+        runtime.startswith("io.containerd.") and runtime.count(".") > 2
+    ):  # noqa: PLR2004 - io.containerd.NAME.VERSION
+        return
+    known = ", ".join(info.runtimes)
+    raise ConfigurationError(
+        f"The engine has no runtime {runtime!r}.",
+        advice=f"It has {known}; {info.default_runtime} is used when none is named.",
+    )
