@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from sandboxrun.engine.protocol import EngineInfo, EngineKind
 from sandboxrun.errors import ConfigurationError
 from sandboxrun.model.limits import MIB, Limits
+
+_SHIM: Final = re.compile(r"io\.containerd\.[a-z0-9-]+\.v[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,7 @@ def require_runtime(runtime: str | None, info: EngineInfo) -> None:
             f"{runtime!r} cannot be chosen for one.",
             advice=f"Leave --runtime out, or start Podman's service with --runtime {runtime}.",
         )
-    if runtime in info.runtimes or (
-        runtime.startswith("io.containerd.") and runtime.count(".") > 2
-    ):  # noqa: PLR2004 - io.containerd.NAME.VERSION
+    if runtime in info.runtimes or _SHIM.fullmatch(runtime):
         return
     known = ", ".join(info.runtimes)
     raise ConfigurationError(
