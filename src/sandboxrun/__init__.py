@@ -4,14 +4,12 @@ import sandboxrun
 outcome = sandboxrun.run("echo hi")
 
 The names below are imported when they are first used: the command line has to listen for ^C
-before it imports anything that takes time.
+before it imports anything that takes time, and `typing` does.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandboxrun.config import Settings
     from sandboxrun.errors import SandboxrunError
@@ -50,6 +48,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module  # noqa: PLC0415 - see above
+
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_PLACES[name]), name)

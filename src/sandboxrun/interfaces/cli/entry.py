@@ -1,4 +1,7 @@
-"""Where the process begins: it listens for ^C before it imports what takes time."""
+"""Where the process begins: it listens for ^C before it imports what takes time.
+
+What is before that (some milliseconds) is Python starting itself.
+"""
 
 from __future__ import annotations
 
