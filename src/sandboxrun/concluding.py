@@ -42,6 +42,7 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
     Cancelling leaves it settled or not, never half.
     """
     sandbox = progress.sandbox
+    job.log.finish_output()
     # 9 settle: from everything known to the one status.
     verdict = settle(
         Ending(
@@ -49,6 +50,7 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
             cause=job.stop.cause,
             stopped=_stopped(progress),
             fault=progress.fault,
+            unkept=job.log.fault,
             record=None if sandbox is None else sandbox.record,
             state=None if sandbox is None else sandbox.state,
         )
@@ -63,8 +65,13 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
             outcome_json=outcome.model_dump_json(),
         )
     except StateError as fault:
+        # Something ran that the audit does not tell the end of: that is no success.
         outcome = outcome.model_copy(
-            update={"reason": f"{outcome.reason} It could not be recorded: {fault.message}"}
+            update={
+                "status": Status.ENGINE_FAILED if progress.intended else outcome.status,
+                "reason": f"{outcome.reason} It could not be recorded: {fault.message} "
+                f"{fault.advice}",
+            }
         )
     job.log.event(
         Settled(
@@ -154,7 +161,7 @@ def _reason(job: Job, verdict: Verdict, oom_kills: int | None, mount_at: str | N
         )
     )
     fault = job.log.fault
-    if fault is None:
+    if fault is None or fault is verdict.fault:
         return text
     return f"{text} Its output could not all be written down: {fault.message}"
 

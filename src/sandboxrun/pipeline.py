@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 
 import anyio
+import structlog
 
 from sandboxrun.approval.authorise import Permit
 from sandboxrun.concluding import conclude
@@ -42,15 +43,21 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     `sandboxrun.engine.sandbox`. Cancelling it leaves an unsettled run for recovery.
     """
     progress = Progress(job)
-    async with AsyncExitStack() as owned:
-        async with until_stopped(job.stop) as start_clock:
-            try:
-                permit = await _permit(tools, progress)
-                if permit is not None:
-                    await _run(permit, tools, owned, progress, start_clock)
-            except SandboxrunError as fault:
-                progress.fault = fault
-        await _end(progress)
+    try:
+        async with AsyncExitStack() as owned:
+            async with until_stopped(job.stop) as start_clock:
+                try:
+                    permit = await _permit(tools, progress)
+                    if permit is not None:
+                        await _run(permit, tools, owned, progress, start_clock)
+                except SandboxrunError as fault:
+                    progress.fault = fault
+            await _end(progress)
+    except SandboxrunError as fault:
+        # How the command ended is known all the same, and recovery tries again.
+        structlog.get_logger().warning(
+            "not_put_away", run_id=job.run_id, error=job.log.text(fault.message)
+        )
     # 9 settle, 10 receipt
     return await conclude(progress.job, tools, progress)
 

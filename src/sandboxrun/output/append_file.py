@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -15,6 +16,12 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _LOCK_TRIES: Final = 50
 """A reader that asks whether a writer lives holds the lock for a moment."""
 _LOCK_PAUSE_SECONDS: Final = 0.002
+RESERVE_BYTES: Final = 16 * 1024 * 1024
+"""Left free on the file system, or an eighth of a small one: the end of the run has to be recorded
+there, too, and whoever wants to remove old runs needs space to note that."""
+_RESERVE_SHARE: Final = 8
+_LOOK_BYTES: Final = 256 * 1024
+"""How much is written between two looks at the free space."""
 
 
 class AppendFile:
@@ -31,6 +38,7 @@ class AppendFile:
             self._fd = os.open(path, flags, _MODE)
         except OSError as error:
             raise self._failed(error) from error
+        self._unlooked = _LOOK_BYTES
         try:
             self._lock()
             self.size = os.fstat(self._fd).st_size
@@ -39,9 +47,16 @@ class AppendFile:
             raise
 
     def append(self, *parts: bytes) -> None:
-        """Put ``parts`` at the end. On failure the file is as it was, and `OutputError` is raised."""
+        """Put ``parts`` at the end. On failure the file is as it was, and `OutputError` is raised.
+
+        It fails before the file system is full: the last `RESERVE_BYTES` are for others.
+        """
         wanted = sum(len(part) for part in parts)
+        self._unlooked += wanted
         try:
+            if self._unlooked >= _LOOK_BYTES:
+                self._require_space()
+                self._unlooked = 0
             written = os.writev(self._fd, parts)
             while written < wanted:
                 written += os.write(self._fd, b"".join(parts)[written:])
@@ -63,6 +78,12 @@ class AppendFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _require_space(self) -> None:
+        found = os.fstatvfs(self._fd)
+        free, size = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        if free < min(RESERVE_BYTES, size // _RESERVE_SHARE):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _lock(self) -> None:
         for _ in range(_LOCK_TRIES):

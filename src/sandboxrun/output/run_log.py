@@ -59,10 +59,19 @@ class RunLog:
         return self.capture.total_bytes
 
     def event(self, step: Step) -> None:
-        """Put an event at the end. Raises `OutputError` when it cannot be written."""
-        if isinstance(step, Exited | Settled):
-            self._finish_output()
-        self._spool.append(step)
+        """Put an event at the end.
+
+        Raises `OutputError` when it cannot be written, unless the command has ended: then there is
+        nothing left to refuse, and ``fault`` tells it.
+        """
+        if not isinstance(step, Exited | Settled):
+            self._spool.append(step)
+            return
+        self.finish_output()
+        try:
+            self._spool.append(step)
+        except OutputError as fault:
+            self.fault = fault if self.fault is None else self.fault
 
     def output(self, stream: Stream, data: bytes) -> None:
         """Take what the command wrote. Never raises for want of space; see ``fault``."""
@@ -85,7 +94,7 @@ class RunLog:
 
     def preview(self, *, rest: str | None = None) -> Preview:
         """Return the preview; no output may follow. ``rest`` says where the complete output is."""
-        self._finish_output()
+        self.finish_output()
         return self.capture.preview(rest=rest)
 
     def text(self, text: str) -> str:
@@ -94,7 +103,7 @@ class RunLog:
 
     def output_digest(self) -> str:
         """Return the SHA-256 (hex) of the output as it is kept, both streams in their order."""
-        self._finish_output()
+        self.finish_output()
         return self._spool.output_digest()
 
     def events(self, after: int = 0) -> AsyncGenerator[Event]:
@@ -108,7 +117,8 @@ class RunLog:
         except OutputError as fault:
             self.fault = fault
 
-    def _finish_output(self) -> None:
+    def finish_output(self) -> None:
+        """Say that the command writes no more, so that ``fault`` is known. Safe to call twice."""
         if not self._finished:
             self._finished = True
             self._append(self.capture.finish())

@@ -213,6 +213,10 @@ def _load(path: Path) -> hyperscan.Database | None:
 
 def _keep(path: Path, data: bytes) -> None:
     written = path.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):
+    try:
         written.write_bytes(data)
         written.replace(path)
+    except OSError:
+        # Slower next time, and nothing else; half a file would only be in the way.
+        with contextlib.suppress(OSError):
+            written.unlink(missing_ok=True)

@@ -76,6 +76,8 @@ class SpoolWriter:
                 self._file.append(MAGIC)
         except BaseException:
             self._file.close()
+            if not resume:
+                path.unlink(missing_ok=True)
             raise
 
     @property

@@ -98,6 +98,12 @@ def _children(oom_kills: int | None, limits: Limits) -> str:
 
 
 def _fault(verdict: Verdict) -> str:
+    if verdict.fault is not None and verdict.exit_code is not None:
+        return (
+            f"The command exited with {verdict.exit_code}, but not all of its output could be "
+            f"written down: {verdict.fault.message} {verdict.fault.advice} What it did is done; "
+            "look before running it again."
+        )
     if verdict.fault is not None:
         return f"{verdict.fault.message} {verdict.fault.advice}"
     if verdict.errno is not None:

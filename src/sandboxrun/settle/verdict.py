@@ -42,6 +42,8 @@ class Ending:
     """How it was not allowed, and the sentence that says why."""
     fault: SandboxrunError | None = None
     """What went wrong outside the command."""
+    unkept: SandboxrunError | None = None
+    """Why not all of the command's output could be written down."""
     record: ExitRecord | None = None
     """The init's exit record."""
     state: ContainerState | None = None
@@ -87,7 +89,7 @@ def settle(ending: Ending) -> Verdict:  # noqa: PLR0911 - one rule, one return
 def _by_record(ending: Ending, record: ExitRecord) -> Verdict:
     match record.kind:
         case ExitKind.EXITED:
-            return _exited(record.code, shell=ending.shell)
+            return _exited(record.code, ending)
         case ExitKind.SIGNALED:
             return _signaled(ending, record)
         case ExitKind.EXEC_FAILED:
@@ -122,7 +124,11 @@ def _output_limit(record: ExitRecord | None) -> Verdict:
     )
 
 
-def _exited(code: int | None, *, shell: bool) -> Verdict:
+def _exited(code: int | None, ending: Ending) -> Verdict:
+    if ending.unkept is not None:
+        # Who asked for output and gets a part of it must not take that for all there was.
+        return Verdict(status=Status.ENGINE_FAILED, exit_code=code, fault=ending.unkept)
+    shell = ending.shell
     if code == 0:
         status = Status.SUCCEEDED
     elif shell and code == _NOT_FOUND:

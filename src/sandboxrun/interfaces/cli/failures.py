@@ -11,7 +11,7 @@ from typing import Final
 
 import typer
 
-from sandboxrun.errors import SandboxrunError
+from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.interfaces.cli.entry import CANCELLED_STATUS
 
 DEFECT_STATUS: Final = 70
@@ -27,13 +27,15 @@ class Failure:
     message: str
     advice: str
     exit_status: int
+    silent: bool = False
+    """Nobody has to be told: it is what they wanted."""
 
     def report(self, arguments: Sequence[str]) -> int:
         """Print it as the command line ``arguments`` ask, and return the exit status."""
         if wants_json(arguments):
             sys.stdout.write(json.dumps({"error": self.document()}) + "\n")
         told = f"{self.message}\n{self.advice}".strip()
-        if told:
+        if told and not self.silent:
             sys.stderr.write(f"sandboxrun: {told}\n")
         return self.exit_status
 
@@ -53,9 +55,11 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in options
 
 
-def of_fault(fault: SandboxrunError) -> Failure:
-    """Return the failure of a fault."""
-    return Failure(fault.code, fault.message, fault.advice, fault.exit_status)
+def of_fault(fault: SandboxrunError, *, command: str) -> Failure:
+    """Return the failure of a fault of ``command``, whose help is the advice where none is given."""
+    plain = fault.advice == UsageError.default_advice
+    advice = _HELP.format(command=command) if plain else fault.advice
+    return Failure(fault.code, fault.message, advice, fault.exit_status)
 
 
 def of_usage(error: typer.TyperException) -> Failure:
@@ -71,7 +75,13 @@ def of_usage(error: typer.TyperException) -> Failure:
 
 def of_interruption() -> Failure:
     """Return the failure of a command that was ended by a signal before it had a result."""
-    return Failure("cancelled", "", "", CANCELLED_STATUS)
+    return Failure(
+        "cancelled",
+        "A signal ended the command before it had a result.",
+        "Everything it had begun was undone.",
+        CANCELLED_STATUS,
+        silent=True,
+    )
 
 
 def of_defect(error: Exception) -> Failure:

@@ -102,7 +102,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     try:
         status = command_line()(list(arguments), prog_name=NAME, standalone_mode=False)
     except SandboxrunError as fault:
-        return of_fault(fault).report(arguments)
+        return of_fault(fault, command=_named(arguments)).report(arguments)
     except typer.TyperException as error:
         return of_usage(error).report(arguments)
     except (Interrupted, KeyboardInterrupt, typer.Abort):
@@ -119,3 +119,15 @@ def command_line() -> Any:  # noqa: ANN401 - click's own type is vendored by typ
     command = typer.main.get_command(app)
     guard(command)
     return command
+
+
+def _named(arguments: Sequence[str]) -> str:
+    """Return the command that ``arguments`` call, as it is written."""
+    command, words = typer.main.get_command(app), [NAME]
+    for each in arguments:
+        below = getattr(command, "commands", {}).get(each)
+        if below is None:
+            break
+        command = below
+        words.append(each)
+    return " ".join(words)
