@@ -27,10 +27,6 @@ class SandboxrunError(Exception):
         self.message = message
         self.advice = self.default_advice if advice is None else advice
 
-    def diagnostics(self) -> str:
-        """Return the paragraph a person needs: what happened, and what to do about it."""
-        return f"{self.message}\n{self.advice}"
-
 
 class UsageError(SandboxrunError):
     """The request itself is malformed; nothing was started."""

@@ -179,7 +179,11 @@ def test_every_command_with_json_is_tried_or_has_no_fault_of_its_own() -> None:
             with_json.add(path[0])
 
     walk(command_line(), ())
-    assert with_json - {arguments[0] for arguments, _ in FAULTS.values()} == {"engine", "artifact"}
+    assert with_json - {arguments[0] for arguments, _ in FAULTS.values()} == {
+        "engine",
+        "artifact",
+        "quota",
+    }
 
 
 def test_json_behind_the_dashes_is_the_programs_own() -> None:

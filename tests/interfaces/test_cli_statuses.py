@@ -34,6 +34,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
         assert command_line.json("runs", "list") == []
 
 
+_NOTHING_FOR_ANYBODY = '{"host": {"memory_bytes": 67108864}, "when_full": "refuse"}'
 STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.SUCCEEDED: (0, ("true",), {}),
     Status.FAILED: (77, ("exit 77",), {}),
@@ -46,6 +47,7 @@ STATUSES: dict[Status, tuple[int, tuple[str, ...], dict[str, str]]] = {
     Status.REFUSED: (77, ("--policy", "strict", "npm publish"), {}),
     Status.APPROVAL_DENIED: (77, ("--policy", "strict", "true"), {}),
     Status.APPROVAL_EXPIRED: (77, ("--policy", "strict", "--wait-approval", "0.2", "true"), {}),
+    Status.QUOTA_EXCEEDED: (75, ("true",), {"SANDBOXRUN_QUOTAS": _NOTHING_FOR_ANYBODY}),
     Status.IMAGE_UNUSABLE: (125, ("--image", "no/such:image", "true"), {}),
     Status.INVALID_CWD: (125, ("--cwd", "/nope", "true"), {}),
 }

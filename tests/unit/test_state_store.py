@@ -60,7 +60,9 @@ async def test_a_new_database_is_private_and_strict(directory: StateDirectory) -
                 " AND name NOT LIKE 'sqlite_%'"
             ).fetchall()
         )
-    wanted = "runs workspaces snapshots consents grants approvals quota_tickets artifacts event_cursors"
+    wanted = (
+        "runs workspaces snapshots consents grants approvals quota_tickets artifacts event_cursors"
+    )
     assert {name for name, _ in tables} >= {*wanted.split(), "audit", "leases", "requests"}
     assert all(strict for _, strict in tables)
 

@@ -200,7 +200,7 @@ def test_a_fault_has_a_documented_exit_status_and_says_what_to_do(
     raised = fault("It broke.")
     assert raised.exit_status in DOCUMENTED
     assert raised.advice.endswith(".")
-    assert raised.diagnostics() == f"It broke.\n{raised.advice}"
+    assert raised.message == str(raised) == "It broke."
     assert fault.__doc__
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-import anyio
 import typer
 
 from sandboxrun.config import Settings
 from sandboxrun.interfaces.cli.opened import opened_store
 from sandboxrun.interfaces.cli.options import JsonOption
+from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table
 from sandboxrun.quota.admission import shown
 from sandboxrun.quota.standing import Line, standing_of
@@ -25,7 +25,7 @@ def show_command(as_json: JsonOption = False) -> None:
     The bounds are those of the runs that are there, and of this process's settings. What the
     host's quota takes from the machine is shown while something runs.
     """
-    lines = anyio.run(_lines, Settings.read())
+    lines = run(_lines, Settings.read())
     if as_json:
         typer.echo(json.dumps([asdict(line) for line in lines], indent=2))
         return

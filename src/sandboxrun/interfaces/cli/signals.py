@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
@@ -115,6 +116,10 @@ def _received(arrivals: socket.socket) -> bool:
 
 @contextmanager
 def _caught(waker: socket.socket) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        # Signals are the main thread's (signal(2) of Python): whoever calls us from another has them.
+        yield
+        return
     waker.settimeout(0)
 
     def note(_number: int, _frame: object) -> None:
