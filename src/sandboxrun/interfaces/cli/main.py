@@ -114,6 +114,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
     return status if isinstance(status, int) else 0
 
 
+def main() -> None:
+    """Do the same with this process's arguments, for start scripts that were installed before."""
+    sys.exit(run_command_line(sys.argv[1:]))
+
+
 def command_line() -> Any:  # noqa: ANN401 - click's own type is vendored by typer
     """Return the whole command line, as click knows it."""
     command = typer.main.get_command(app)
