@@ -173,7 +173,7 @@ class WorkspaceLostError(SandboxrunError):
     code = "workspace_lost"
     exit_status = 121
     default_advice = (
-        "Its volume was removed or replaced from outside. Restore that volume, or "
+        "Its volume was removed or replaced from outside, and what was in it is gone. "
         "`sandboxrun workspace remove` the workspace and create it anew."
     )
 

@@ -195,30 +195,37 @@ async def test_an_unsealed_session_is_kept_as_interrupted(world: World) -> None:
     assert (last.cause, last.run_id) == (SnapshotCause.INTERRUPTED, "r1")
 
 
-async def test_a_removed_or_replaced_store_is_lost_and_never_empty(world: World) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_removed_or_replaced_store_is_lost_and_never_empty(
+    world: World, *, replaced: bool
+) -> None:
     await world.workspaces.create("w")
     engine, row = world.subject.engine, world.workspaces._layers.row
     found = await engine.inspect_volume(row.volume)
     assert found is not None
     assert await engine.remove_volume(row.volume)
-    for replace_it in (False, True):
-        if replace_it:
-            await engine.create_volume(world.subject.volume())
-            await engine.create_volume(
-                replace(world.subject.volume(), name=row.volume, labels=tuple(found.labels.items()))
-            )
-        with pytest.raises(WorkspaceLostError):
-            async with world.workspaces.writer("w", "r1"):
-                pytest.fail("mounted")
+    if replaced:
+        await engine.create_volume(
+            replace(world.subject.volume(), name=row.volume, labels=tuple(found.labels.items()))
+        )
+    with pytest.raises(WorkspaceLostError):
+        async with world.workspaces.writer("w", "r1"):
+            pytest.fail("mounted")
+    for _ in range(2):
         again = await open_workspaces(engine, world.subject.info.engine_id, world.store)
-        with pytest.raises(WorkspaceLostError):
-            async with again.throwaway("r2"):
-                pytest.fail("mounted")
+        assert [each.name for each in await again.list()] == ["w"]
+        for mounted in (again.writer, again.reader):
+            with pytest.raises(WorkspaceLostError, match=row.volume):
+                async with mounted("w", "r1"):
+                    pytest.fail("mounted")
+        async with again.throwaway("r2") as session:
+            assert session.volume != row.volume
         assert (await again.recover()).mounts == 0
+    world.workspaces = again
     await again.remove("w")
-    world.workspaces = await open_workspaces(engine, world.subject.info.engine_id, world.store)
-    await world.workspaces.create("w")
+    await again.create("w")
     await world.write("w", "printf x > f")
+    assert await world.store.read(_stores) == 1
 
 
 async def test_hostile_names_are_only_bytes(world: World, tmp_path: Path) -> None:
@@ -255,6 +262,11 @@ async def test_seeds(world: World, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         await world.workspaces.image_seed(world.subject.image.id, "/absent")
     assert created.uid != 0
+
+
+def _stores(tx: object) -> int:
+    run: Callable[[str], object] = tx.execute  # type: ignore[attr-defined]
+    return int(run("SELECT count(*) FROM stores").fetchone()[0])  # type: ignore[attr-defined]
 
 
 def _layers(tx: object) -> int:

@@ -28,6 +28,13 @@ _SNAPSHOT: Final = (
 )
 
 
+_LOST = " lost "
+"""Stands in the engine's name of a store that was set aside."""
+_MOUNTS_OF_STORE = (
+    "DELETE FROM mounts WHERE upper IN (SELECT layer_id FROM layers WHERE store_id = ?)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class StoreRow:
     """The volume that holds an installation's layers on one engine."""
@@ -77,6 +84,34 @@ def add_store(tx: sqlite3.Connection, engine_id: str, store: StoreRow, maker: Ow
     return store
 
 
+def set_store_aside(tx: sqlite3.Connection, engine_id: str, store_id: str) -> None:
+    """Let an engine have a new store in place of one that is lost.
+
+    The named workspaces in it stay listed, so that they are told to be lost and not unknown.
+    """
+    name = f"{engine_id}{_LOST}{store_id}"
+    tx.execute("UPDATE stores SET engine_id = ? WHERE store_id = ?", (name, store_id))
+    tx.execute("DELETE FROM workspaces WHERE store_id = ? AND name IS NULL", (store_id,))
+    tx.execute(_MOUNTS_OF_STORE, (store_id,))
+
+
+def lost_volume_of(tx: sqlite3.Connection, workspace_id: str) -> str | None:
+    """Return the volume a workspace was lost with, or None where it is not lost."""
+    row = tx.execute(
+        "SELECT s.volume FROM stores AS s JOIN workspaces AS w USING (store_id)"
+        " WHERE w.workspace_id = ? AND instr(s.engine_id, ?)",
+        (workspace_id, _LOST),
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def forget_lost_stores(tx: sqlite3.Connection) -> None:
+    """Forget the stores that were set aside and that no workspace is in any more."""
+    found = tx.execute("SELECT store_id FROM stores WHERE instr(engine_id, ?)", (_LOST,))
+    for (store_id,) in found.fetchall():
+        forget_store(tx, store_id)
+
+
 def forget_store(tx: sqlite3.Connection, store_id: str) -> bool:
     """Forget a store that is lost and all that was in it; False while a workspace is in it."""
     kept = "SELECT 1 FROM workspaces WHERE store_id = ? AND name IS NOT NULL"
@@ -84,7 +119,7 @@ def forget_store(tx: sqlite3.Connection, store_id: str) -> bool:
         return False
     for query in (
         "DELETE FROM workspaces WHERE store_id = ?",
-        "DELETE FROM mounts WHERE upper IN (SELECT layer_id FROM layers WHERE store_id = ?)",
+        _MOUNTS_OF_STORE,
         (
             "DELETE FROM mounts WHERE volume IN (SELECT volume FROM mount_layers AS m"
             " JOIN layers AS l ON m.layer_id = l.layer_id WHERE l.store_id = ?)"

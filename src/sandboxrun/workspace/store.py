@@ -147,9 +147,9 @@ def mount_options(mountpoint: str, lowers: tuple[str, ...], upper: str) -> str:
 async def open_overlay_store(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
     """Return the installation's store on an engine, made at the first call.
 
-    One that is gone or was replaced is returned as it is, and its use raises
-    `WorkspaceLostError`, as long as a workspace is in it; then a new one is made. Raises engine
-    faults. Cancelling may leave an empty volume with our labels.
+    One that is gone or was replaced is set aside with the workspaces in it, which are lost, and a
+    new one is made for everything else. Raises engine faults. Cancelling may leave an empty volume
+    with our labels.
     """
     found = await state.read(lambda tx: rows.find_store(tx, engine_id))
     if found is None:
@@ -160,9 +160,14 @@ async def open_overlay_store(engine: Engine, engine_id: str, state: Store) -> Ov
     try:
         await store.require(())
     except WorkspaceLostError:
-        if await state.write(lambda tx: rows.forget_store(tx, found.store_id)):
-            return await _made(engine, engine_id, state)
+        await state.write(lambda tx: _let_go(tx, engine_id, found.store_id))
+        return await _made(engine, engine_id, state)
     return store
+
+
+def _let_go(tx: rows.Connection, engine_id: str, store_id: str) -> None:
+    if not rows.forget_store(tx, store_id):
+        rows.set_store_aside(tx, engine_id, store_id)
 
 
 async def _made(engine: Engine, engine_id: str, state: Store) -> OverlayStore:

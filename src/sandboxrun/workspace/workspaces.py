@@ -199,6 +199,7 @@ class Workspaces:
             if self._custody is not None:
                 self._custody.removed(tx, workspace.workspace_id)
             mount_rows.doom_layers(tx, self._layers.row.store_id)
+            rows.forget_lost_stores(tx)
 
         await self._state.write(remove)
         # The layers of a lost store went with it.
@@ -335,6 +336,9 @@ class Workspaces:
         workspace = rows.workspace_by_id(tx, workspace_id)
         if workspace is None:
             raise WorkspaceLostError("The workspace was removed meanwhile.")
+        lost = rows.lost_volume_of(tx, workspace_id)
+        if lost is not None:
+            raise WorkspaceLostError(f"The volume {lost} of workspace {workspace.name!r} is gone.")
         if rows.store_of(tx, workspace_id) != self._layers.row.store_id:
             raise UsageError(
                 f"Workspace {workspace.name!r} is on another engine.",
