@@ -292,6 +292,10 @@ CREATE TABLE quota_spent (
 CREATE INDEX quota_spent_by_time ON quota_spent (at);
 """
 
+_SLOTS: Final = """
+ALTER TABLE mounts ADD COLUMN slot TEXT;
+"""
+
 MIGRATIONS: Final[tuple[str, ...]] = (
     _RUNS,
     _RECORDS,
@@ -300,4 +304,5 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     _APPROVALS,
     _WORKSPACE_POLICIES,
     _QUOTAS,
+    _SLOTS,
 )

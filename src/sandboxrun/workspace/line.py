@@ -26,7 +26,8 @@ _LEAVE_SECONDS = 10.0
 class Turn:
     """The right to write a workspace."""
 
-    ticket: int
+    ticket: int | None
+    """None where nobody has to wait for anybody."""
     left: bool = False
     """Whether it was given up already, in a transaction of its holder."""
 
@@ -56,10 +57,19 @@ class Line:
             await self._first(workspace_id, ticket, waiting)
             yield held
         finally:
-            if not held.left:
-                with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
-                    await self._drop((ticket,))
-            self.announce()
+            await self.leave(held)
+
+    async def leave(self, held: Turn) -> None:
+        """Let the next writer go, unless that was done. Shielded and bounded. Raises `StateError`."""
+        if not held.left and held.ticket is not None:
+            held.left = True
+            with anyio.move_on_after(_LEAVE_SECONDS, shield=True):
+                await self._drop((held.ticket,))
+        self.announce()
+
+    async def is_free(self, workspace_id: str) -> bool:
+        """Return whether nobody writes or waits to. Raises `StateError`. Cancelling leaves nothing."""
+        return not await self._state.read(lambda tx: mount_rows.has_writers(tx, workspace_id))
 
     def announce(self) -> None:
         """Wake those of this process who wait: somebody has left."""

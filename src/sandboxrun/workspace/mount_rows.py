@@ -10,7 +10,7 @@ from sandboxrun.state.clock import timestamp
 from sandboxrun.state.owner import Owner
 from sandboxrun.workspace.rows import MountRow
 
-_MOUNT: Final = "volume, workspace_id, snapshot_id, upper, run_id, owner, sealed"
+_MOUNT: Final = "volume, workspace_id, snapshot_id, upper, run_id, owner, sealed, slot"
 _UNNEEDED: Final = (
     "state <> 'doomed' AND NOT EXISTS (SELECT 1 FROM snapshot_layers AS s"
     " WHERE s.layer_id = layers.layer_id) AND NOT EXISTS (SELECT 1 FROM mount_layers AS m"
@@ -23,7 +23,7 @@ _UNNEEDED: Final = (
 def add_mount(tx: sqlite3.Connection, mount: MountRow, lowers: Iterable[str]) -> None:
     """Add a mount that is about to be made; it keeps its layers."""
     tx.execute(
-        f"INSERT INTO mounts ({_MOUNT}, mounted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - ours
+        f"INSERT INTO mounts ({_MOUNT}, mounted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - ours
         (
             mount.volume,
             mount.workspace_id,
@@ -32,6 +32,7 @@ def add_mount(tx: sqlite3.Connection, mount: MountRow, lowers: Iterable[str]) ->
             mount.run_id,
             str(mount.owner),
             int(mount.sealed),
+            mount.slot,
             timestamp(),
         ),
     )
@@ -65,17 +66,34 @@ def list_mounts(tx: sqlite3.Connection, workspace_id: str | None = None) -> tupl
     where, values = (" WHERE workspace_id = ?", (workspace_id,)) if workspace_id else ("", ())
     rows = tx.execute(f"SELECT {_MOUNT} FROM mounts{where}", values)  # noqa: S608 - ours
     return tuple(
-        MountRow(volume, workspace, snapshot, upper, run, Owner.parse(owner), bool(sealed))
-        for volume, workspace, snapshot, upper, run, owner, sealed in rows
+        MountRow(volume, workspace, snapshot, upper, run, Owner.parse(owner), bool(sealed), slot)
+        for volume, workspace, snapshot, upper, run, owner, sealed, slot in rows
     )
 
 
 def in_use(tx: sqlite3.Connection, workspace_id: str) -> bool:
-    """Whether a run has the workspace mounted, or waits to write it."""
+    """Whether a run has the workspace mounted, or waits to write it. Idle slots do not count."""
+    mounted = "SELECT 1 FROM mounts WHERE workspace_id = ? AND (slot IS NULL OR run_id IS NOT NULL)"
     return any(
-        tx.execute(f"SELECT 1 FROM {table} WHERE workspace_id = ?", (workspace_id,)).fetchone()  # noqa: S608 - ours
-        for table in ("mounts", "writers")
+        tx.execute(query, (workspace_id,)).fetchone()
+        for query in (mounted, "SELECT 1 FROM writers WHERE workspace_id = ?")
     )
+
+
+def idle_slots(tx: sqlite3.Connection) -> tuple[Owner, ...]:
+    """Return the owner of every slot that waits for a run, of all processes."""
+    rows = tx.execute("SELECT owner FROM mounts WHERE slot IS NOT NULL AND run_id IS NULL")
+    return tuple(Owner.parse(owner) for (owner,) in rows)
+
+
+def adopt_mount(tx: sqlite3.Connection, mount: MountRow, run_id: str) -> bool:
+    """Give an idle slot's mount to a run; False when its state is not the present one any more."""
+    done = tx.execute(
+        "UPDATE mounts SET run_id = ? WHERE volume = ? AND run_id IS NULL AND EXISTS (SELECT 1 FROM"
+        " workspaces AS w WHERE w.workspace_id = mounts.workspace_id AND w.head = mounts.snapshot_id)",
+        (run_id, mount.volume),
+    )
+    return done.rowcount == 1
 
 
 def doom_layers(tx: sqlite3.Connection, store_id: str, among: Iterable[str] | None = None) -> None:
@@ -145,6 +163,12 @@ def take_ticket(tx: sqlite3.Connection, workspace_id: str, owner: Owner) -> int:
         (workspace_id, str(owner), timestamp()),
     )
     return int(done.lastrowid or 0)
+
+
+def has_writers(tx: sqlite3.Connection, workspace_id: str) -> bool:
+    """Whether somebody writes a workspace, or waits to."""
+    query = "SELECT 1 FROM writers WHERE workspace_id = ?"
+    return tx.execute(query, (workspace_id,)).fetchone() is not None
 
 
 def ahead_of(

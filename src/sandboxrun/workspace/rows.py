@@ -57,9 +57,17 @@ class MountRow:
     """The layer that is written. A reader has one, too: an engine may want to set the root's owner
     before it mounts read-only."""
     run_id: str | None
+    """None: no run has been given it yet."""
     owner: Owner
     sealed: bool
     """Whether the upper layer is what it will be; a reader's is from the start."""
+    slot: str | None = None
+    """The warm slot it was made for."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing was ever run on it."""
+        return self.slot is not None and self.run_id is None
 
 
 def find_store(tx: sqlite3.Connection, engine_id: str) -> StoreRow | None:

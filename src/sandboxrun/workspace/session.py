@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -67,6 +67,34 @@ class Session:
         self._turn = turn
         self._timings = timings
         self._sealed: Sealed | None = None
+        self._lingers = False
+
+    async def adopt(self, run_id: str) -> bool:
+        """Give a mount that was made ready ahead of time to a run, and with it the turn to write.
+
+        False when that cannot be done at once: the workspace has moved on since, or somebody else
+        writes it. Raises `StateError`. Cancelling leaves it adopted or not; leaving the session
+        gives back what was taken.
+        """
+        access, mount = self._access, self._mount
+        writes = not mount.sealed and self.workspace.name is not None
+
+        def adopt(tx: rows.Connection) -> Turn | None:
+            if writes and mount_rows.has_writers(tx, mount.workspace_id):
+                return None
+            if not mount_rows.adopt_mount(tx, mount, run_id):
+                return None
+            owner = access.state.owner
+            return Turn(mount_rows.take_ticket(tx, mount.workspace_id, owner) if writes else None)
+
+        with self._timings.stage("layer"):
+            turn = await access.state.write(adopt, durable=False)
+        if turn is None:
+            return False
+        self._mount = replace(mount, run_id=run_id)
+        if writes:
+            self._turn, self._lingers = turn, True
+        return True
 
     @property
     def volume(self) -> str:
@@ -114,7 +142,10 @@ class Session:
                 await put_away(self._access, self._mount, sealed=self._sealed is not None)
             except (EngineError, StateError, WorkspaceLostError):
                 # The rows stay, and recovery starts from them.
-                return
+                pass
+            finally:
+                if self._lingers and self._turn is not None:
+                    await self._access.line.leave(self._turn)
 
 
 async def seal(
@@ -148,7 +179,7 @@ async def seal(
             rows.seal_layer(tx, upper, count_of(effects))
             rows.add_snapshot(tx, snapshot, (upper, *lowers), effects.model_dump_json())
             rows.move_head(tx, mount.workspace_id, snapshot.snapshot_id)
-        if turn is not None:
+        if turn is not None and turn.ticket is not None:
             mount_rows.drop_tickets(tx, (turn.ticket,))
         return kept
 
@@ -162,7 +193,7 @@ async def put_away(access: Access, mount: MountRow, *, sealed: bool) -> bool:
     An unsealed layer is sealed as interrupted once its containers are gone. Raises engine faults
     and `StateError`. Cancelling leaves rows from which it can be done again.
     """
-    if not sealed and not mount.sealed:
+    if not sealed and not mount.sealed and not mount.idle:
         await _end_containers(access, mount)
         lowers = await access.state.read(lambda tx: mount_rows.lowers_of(tx, mount.volume))
         if await access.layers.use(lambda layers: layers.missing((mount.upper,))) is None:
@@ -224,12 +255,10 @@ def _forget(tx: rows.Connection, access: Access, mount: MountRow) -> None:
 
 async def _end_containers(access: Access, mount: MountRow) -> None:
     """Whatever still writes the layer has to be gone before it is frozen."""
-    if mount.run_id is None:
+    holder = (labels.RUN, mount.run_id) if mount.slot is None else (labels.SLOT, mount.slot)
+    if holder[1] is None:
         return
-    wanted = {
-        labels.INSTALLATION: access.state.directory.installation_id,
-        labels.RUN: mount.run_id,
-    }
+    wanted = {labels.INSTALLATION: access.state.directory.installation_id, holder[0]: holder[1]}
     for container in await access.engine.list_containers(wanted):
         if not await access.engine.remove(container.id, timeout_seconds=_REMOVE_SECONDS):
             raise EngineError(f"The container of the run {mount.run_id} cannot be removed.")

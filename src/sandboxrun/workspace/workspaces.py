@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -14,10 +13,8 @@ import anyio.to_thread
 
 from sandboxrun.engine.protocol import Engine
 from sandboxrun.errors import UsageError, WorkspaceLostError
-from sandboxrun.model import labels
 from sandboxrun.model.difference import PathDifference
 from sandboxrun.model.effects import Effects
-from sandboxrun.model.ids import new_id
 from sandboxrun.model.timings import Timings
 from sandboxrun.model.workspace import DEFAULT_MOUNT, NAME_PATTERN, Snapshot, Workspace
 from sandboxrun.state.store import Store
@@ -25,30 +22,26 @@ from sandboxrun.workspace import mount_rows, rows
 from sandboxrun.workspace.difference import difference_between
 from sandboxrun.workspace.effects import effects_between
 from sandboxrun.workspace.layers import Layers
-from sandboxrun.workspace.line import Line, Turn
+from sandboxrun.workspace.line import Line
 from sandboxrun.workspace.making import (
     discard_workspace,
     fork_workspace,
     make_workspace,
     seed_from_image,
 )
+from sandboxrun.workspace.mounting import (
+    Holder,
+    begin_reading,
+    begin_writing,
+    mounted,
+    settle_leftovers,
+)
 from sandboxrun.workspace.recover import RecoveredWorkspaces, recover_workspaces
-from sandboxrun.workspace.rows import MountRow
 from sandboxrun.workspace.seed import Seed, check_mount, from_directory
-from sandboxrun.workspace.session import Access, Session, put_away, remove_doomed
-from sandboxrun.workspace.shallow import keep_shallow
-from sandboxrun.workspace.store import LayerStore, new_layer_id, open_overlay_store
+from sandboxrun.workspace.session import Access, Session, remove_doomed
+from sandboxrun.workspace.store import LayerStore, open_overlay_store
 
 _REMOVE_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A mount whose row exists, with what it is to be made of."""
-
-    workspace: Workspace
-    mount: MountRow
-    lowers: tuple[str, ...]
 
 
 class Custody(Protocol):
@@ -142,7 +135,7 @@ class Workspaces:
         """
         workspace = await self.show(name)
         async with self._access.line.turn(workspace.workspace_id):
-            await self._settle_leftovers(workspace.workspace_id)
+            await settle_leftovers(self._access, workspace.workspace_id)
 
             def move(tx: rows.Connection) -> Workspace:
                 rows.find_snapshot(tx, workspace.workspace_id, snapshot_id)
@@ -227,8 +220,8 @@ class Workspaces:
         workspace = await self.show(name)
         async with self._access.line.turn(workspace.workspace_id, waiting) as held:
             with spent.stage("layer"):
-                begun = await self._begin(workspace.workspace_id, run_id)
-            async with self._mounted(begun, held, spent) as session:
+                begun = await begin_writing(self._access, workspace.workspace_id, Holder(run_id))
+            async with mounted(self._access, begun, held, spent) as session:
                 yield session
 
     @asynccontextmanager
@@ -242,11 +235,31 @@ class Workspaces:
         workspace = await self.show(name)
         spent = Timings() if timings is None else timings
         with spent.stage("layer"):
-            begun = await self._state.write(
-                lambda tx: self._begun(tx, workspace.workspace_id, run_id, read_only=True),
-                durable=False,
-            )
-        async with self._mounted(begun, None, spent) as session:
+            begun = await begin_reading(self._access, workspace.workspace_id, Holder(run_id))
+        async with mounted(self._access, begun, None, spent) as session:
+            yield session
+
+    @asynccontextmanager
+    async def prepared(
+        self, name: str | None, slot: str, *, read_only: bool = False
+    ) -> AsyncIterator[Session]:
+        """Mount a workspace's present state, or a new throwaway one, for a run still to come.
+
+        `Session.adopt` gives it to that run. The workspace stays free for others meanwhile.
+        Raises as `writer` does. Cancelling is the same as leaving, which leaves nothing.
+        """
+        holder, spent = Holder(slot=slot), Timings()
+        if name is None:
+            async with self._throwaway(holder, None, spent) as session:
+                yield session
+            return
+        workspace = await self.show(name)
+        if read_only:
+            begun = await begin_reading(self._access, workspace.workspace_id, holder)
+        else:
+            async with self._access.line.turn(workspace.workspace_id):
+                begun = await begin_writing(self._access, workspace.workspace_id, holder)
+        async with mounted(self._access, begun, None, spent) as session:
             yield session
 
     @asynccontextmanager
@@ -258,12 +271,19 @@ class Workspaces:
         Raises as `create` and `writer` do. Cancelling is the same as leaving.
         """
         spent = Timings() if timings is None else timings
+        async with self._throwaway(Holder(run_id), seed, spent) as session:
+            yield session
+
+    @asynccontextmanager
+    async def _throwaway(
+        self, holder: Holder, seed: Seed | None, spent: Timings
+    ) -> AsyncIterator[Session]:
         with spent.stage("layer"):
             workspace = await self._create(None, seed, DEFAULT_MOUNT, as_root=False)
         try:
             with spent.stage("layer"):
-                begun = await self._begin(workspace.workspace_id, run_id)
-            async with self._mounted(begun, None, spent) as session:
+                begun = await begin_writing(self._access, workspace.workspace_id, holder)
+            async with mounted(self._access, begun, None, spent) as session:
                 yield session
         finally:
             with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
@@ -285,74 +305,6 @@ class Workspaces:
         await self._layers.use(Layers.sync)
         return await self._state.write(lambda tx: rows.make_durable(tx, up_to))
 
-    @asynccontextmanager
-    async def _mounted(
-        self, begun: Begun, held: Turn | None, timings: Timings
-    ) -> AsyncIterator[Session]:
-        session = Session(self._access, begun.workspace, begun.mount, begun.lowers, held, timings)
-        try:
-            with timings.stage("layer"):
-                await self._prepare(begun)
-            with timings.stage("volume"):
-                await self._layers.mount(
-                    begun.mount.volume, begun.lowers, begun.mount.upper, self._tags(begun)
-                )
-            yield session
-        finally:
-            await session.close()
-
-    async def _prepare(self, begun: Begun) -> None:
-        await self._layers.require(begun.lowers)
-        upper, below = begun.mount.upper, begun.lowers[0]
-        await self._layers.use(lambda layers: layers.make(upper, like=below))
-
-    async def _begin(self, workspace_id: str, run_id: str) -> Begun:
-        await self._settle_leftovers(workspace_id)
-        await keep_shallow(self._access, workspace_id)
-
-        return await self._state.write(
-            lambda tx: self._begun(tx, workspace_id, run_id, read_only=False), durable=False
-        )
-
-    def _begun(
-        self, tx: rows.Connection, workspace_id: str, run_id: str, *, read_only: bool
-    ) -> Begun:
-        workspace = self._ours(tx, workspace_id)
-        lowers, layer = rows.stack_of(tx, workspace.head), new_layer_id()
-        rows.add_layer(tx, layer, self._layers.row.store_id, self._state.owner)
-        mount = MountRow(
-            volume=new_id("ws"),
-            workspace_id=workspace_id,
-            snapshot_id=workspace.head,
-            upper=layer,
-            run_id=run_id,
-            owner=self._state.owner,
-            sealed=read_only,
-        )
-        mount_rows.add_mount(tx, mount, lowers)
-        return Begun(workspace, mount, lowers)
-
-    def _ours(self, tx: rows.Connection, workspace_id: str) -> Workspace:
-        workspace = rows.workspace_by_id(tx, workspace_id)
-        if workspace is None:
-            raise WorkspaceLostError("The workspace was removed meanwhile.")
-        lost = rows.lost_volume_of(tx, workspace_id)
-        if lost is not None:
-            raise WorkspaceLostError(f"The volume {lost} of workspace {workspace.name!r} is gone.")
-        if rows.store_of(tx, workspace_id) != self._layers.row.store_id:
-            raise UsageError(
-                f"Workspace {workspace.name!r} is on another engine.",
-                advice="Name the engine it was created on with --engine.",
-            )
-        return workspace
-
-    async def _settle_leftovers(self, workspace_id: str) -> None:
-        """Whoever has the turn finds no writer's mount but of one that died or gave up."""
-        mounts = await self._state.read(lambda tx: mount_rows.list_mounts(tx, workspace_id))
-        for mount in mounts:
-            if not mount.sealed:
-                await put_away(self._access, mount, sealed=False)
-
     async def _create(
         self, name: str | None, seed: Seed | None, mount_at: str, *, as_root: bool
     ) -> Workspace:
@@ -363,14 +315,6 @@ class Workspaces:
     def _created(self, tx: rows.Connection, workspace_id: str) -> None:
         if self._custody is not None:
             self._custody.created(tx, workspace_id)
-
-    def _tags(self, begun: Begun) -> tuple[tuple[str, str], ...]:
-        return (
-            (labels.INSTALLATION, self._state.directory.installation_id),
-            (labels.ROLE, labels.ROLE_MOUNT),
-            (labels.OWNER, str(self._state.owner)),
-            (labels.RUN, begun.mount.run_id or ""),
-        )
 
 
 async def open_workspaces(
