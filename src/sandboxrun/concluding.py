@@ -137,6 +137,7 @@ async def _outcome(job: Job, tools: Tools, progress: Progress, verdict: Verdict)
         image=None if progress.image is None else progress.image.id,
         usage=usage,
         limits=job.limits,
+        started_cold=None if progress.sandbox is None else progress.cold,
         receipt_id=new_id("receipt"),
     )
 

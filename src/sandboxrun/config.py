@@ -86,6 +86,10 @@ class Settings(BaseSettings):
     """Disk space of all artifacts together; the oldest make room."""
     spool_budget_bytes: int = Field(default=4 * GIB, ge=0)
     """Disk space of all runs' logs together; the oldest make room."""
+    slots: int = Field(default=8, ge=0, le=64)
+    """Warm containers that may wait on the host, all processes together; 0 for none."""
+    slot_idle_seconds: float = Field(default=300.0, gt=0, le=540)
+    """How long one waits for its run."""
     env_allow: tuple[str, ...] = ("LANG", "LC_ALL", "TERM", "TZ")
     """Names of the image's environment that reach the command."""
     policy: str = "default"

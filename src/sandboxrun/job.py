@@ -9,9 +9,8 @@ from sandboxrun.approval.authorise import Stopped
 from sandboxrun.approval.question import Approver
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.deciding import Judge, Judged
-from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.machine import Fitted
-from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
+from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.model.limits import Limits
@@ -23,6 +22,10 @@ from sandboxrun.output.run_log import RunLog
 from sandboxrun.policy.decision import Decision
 from sandboxrun.quota.ledger import Ledger, Reservation
 from sandboxrun.settle.cause import Stop
+from sandboxrun.warm.behind import Behind
+from sandboxrun.warm.key import Recipe
+from sandboxrun.warm.maker import Maker
+from sandboxrun.warm.slots import Slots
 from sandboxrun.workspace.session import Sealed, Session
 from sandboxrun.workspace.workspaces import Workspaces
 
@@ -32,15 +35,15 @@ class Tools:
     """What all runs of one runner share."""
 
     engine: Engine
-    info: EngineInfo
-    init: InitInstallation
+    maker: Maker
+    slots: Slots
+    behind: Behind
     audit: AuditLog
     workspaces: Workspaces
     artifacts: Artifacts
     judge: Judge
     ledger: Ledger
     env_allow: tuple[str, ...]
-    installation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,10 @@ class Progress:
     image: ImageInfo | None = None
     reservation: Reservation | None = None
     session: Session | None = None
+    recipe: Recipe | None = None
+    """What its container is made from, and the next one's slot."""
+    cold: bool = True
+    """Whether the container had to be made after the command was known."""
     sealed: Sealed | None = None
     sandbox: Sandbox | None = None
     fault: SandboxrunError | None = None

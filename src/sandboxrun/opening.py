@@ -47,6 +47,10 @@ from sandboxrun.screening import screen
 from sandboxrun.state.artifacts import ArtifactRows
 from sandboxrun.state.runs import Runs
 from sandboxrun.state.store import Store
+from sandboxrun.warm.behind import open_behind
+from sandboxrun.warm.key import SlotPolicy
+from sandboxrun.warm.maker import Maker
+from sandboxrun.warm.slots import open_slots
 from sandboxrun.workspace.workspaces import open_workspaces
 
 SYNC_SECONDS = 2.0
@@ -84,8 +88,11 @@ class _Custody:
         forget_workspace(tx, workspace_id)
 
 
-async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: Engine) -> Tools:
-    """Return what all runs of a runner share.
+@asynccontextmanager
+async def open_tools(
+    settings: Settings, store: Store, audit: AuditLog, engine: Engine
+) -> AsyncIterator[Tools]:
+    """Give what all runs of a runner share; leaving removes its slots and waits for removals.
 
     Raises `ConfigurationError`, `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
     store volume.
@@ -102,29 +109,42 @@ async def open_tools(settings: Settings, store: Store, audit: AuditLog, engine: 
         workspace_policies=WorkspacePolicies(store),
         defaults=_defaults(settings),
     )
-    return Tools(
+    workspaces = await open_workspaces(
+        engine, info.engine_id, store, custody=_Custody(judge, settings.principal)
+    )
+    maker = Maker(
         engine=engine,
         info=info,
         init=InitInstallation(engine, info, store.directory.engine, installation),
-        audit=audit,
-        workspaces=await open_workspaces(
-            engine, info.engine_id, store, custody=_Custody(judge, settings.principal)
-        ),
-        judge=judge,
-        artifacts=artifacts_of(store, settings),
-        ledger=Ledger(
-            store,
-            with_machine(
-                settings.quotas,
-                cpus=info.cpus,
-                memory_bytes=info.memory_bytes,
-                needed=_memory_unasked(judge, settings),
-            ),
-            partial(end_containers, engine, installation),
-        ),
-        env_allow=settings.env_allow,
         installation=installation,
+        owner=str(store.owner),
     )
+    policy = SlotPolicy(limit=settings.slots, idle_seconds=settings.slot_idle_seconds)
+    async with (
+        open_slots(maker, workspaces, store, policy) as slots,
+        open_behind(audit) as behind,
+    ):
+        yield Tools(
+            engine=engine,
+            maker=maker,
+            slots=slots,
+            behind=behind,
+            audit=audit,
+            workspaces=workspaces,
+            judge=judge,
+            artifacts=artifacts_of(store, settings),
+            ledger=Ledger(
+                store,
+                with_machine(
+                    settings.quotas,
+                    cpus=info.cpus,
+                    memory_bytes=info.memory_bytes,
+                    needed=_memory_unasked(judge, settings),
+                ),
+                partial(end_containers, engine, installation),
+            ),
+            env_allow=settings.env_allow,
+        )
 
 
 def _defaults(settings: Settings) -> dict[str, float]:

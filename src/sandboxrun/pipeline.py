@@ -16,17 +16,15 @@ import structlog
 from sandboxrun.approval.authorise import Permit
 from sandboxrun.concluding import conclude
 from sandboxrun.deciding import Judged, confirm, facts_of, permit_for
-from sandboxrun.engine.hardening import harden
 from sandboxrun.engine.machine import fitted
-from sandboxrun.engine.posture_compare import require
-from sandboxrun.engine.posture_promise import promised_posture
-from sandboxrun.engine.protocol import Engine, ImageInfo, Phase
+from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
 from sandboxrun.errors import EngineError, ImageUnusableError, SandboxrunError
 from sandboxrun.init.request import InitRequest
 from sandboxrun.init.session import Output
 from sandboxrun.job import Job, Progress, Tools
-from sandboxrun.launching import init_request, plan_of
+from sandboxrun.launching import init_request, recipe_of
+from sandboxrun.model import labels
 from sandboxrun.model.event import Started, Waiting
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.records import intent_of
@@ -43,23 +41,22 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     `sandboxrun.engine.sandbox`. Cancelling it leaves an unsettled run for recovery.
     """
     progress = Progress(job)
-    try:
-        async with AsyncExitStack() as owned:
-            async with until_stopped(job.stop) as start_clock:
-                try:
-                    permit = await _permit(tools, progress)
-                    if permit is not None:
-                        await _run(permit, tools, owned, progress, start_clock)
-                except SandboxrunError as fault:
-                    progress.fault = fault
-            await _end(progress)
-    except SandboxrunError as fault:
-        # How the command ended is known all the same, and recovery tries again.
-        structlog.get_logger().warning(
-            "not_put_away", run_id=job.run_id, error=job.log.text(fault.message)
-        )
-    # 9 settle, 10 receipt
-    return await conclude(progress.job, tools, progress)
+    async with AsyncExitStack() as owned:
+        async with until_stopped(job.stop) as start_clock:
+            try:
+                permit = await _permit(tools, progress)
+                if permit is not None:
+                    await _run(permit, tools, owned, progress, start_clock)
+            except SandboxrunError as fault:
+                progress.fault = fault
+        await _end(progress)
+        # 9 settle, 10 receipt
+        outcome = await conclude(progress.job, tools, progress)
+        # What is left to do waits behind the verdict; so does the slot for the next command.
+        tools.behind.leave(job.run_id, owned.pop_all(), progress.sandbox)
+        if progress.recipe is not None and progress.fault is None:
+            tools.slots.prepare(progress.recipe)
+    return outcome
 
 
 async def _permit(tools: Tools, progress: Progress) -> Permit | None:
@@ -109,7 +106,14 @@ async def _run(
     with stage("reserve"):
         progress.reservation = await owned.enter_async_context(reserve(tools.ledger, progress))
     # 5 snapshot: the state before the run is frozen below a new, empty layer.
-    session = await owned.enter_async_context(_workspace(progress, tools))
+    progress.recipe = recipe = recipe_of(job, judged, image, permit.decision.digests)
+    slot = await tools.slots.take(recipe.key, job.run_id)
+    progress.cold = slot is None
+    if slot is not None:
+        owned.push_async_exit(slot.owned)
+        session = slot.session
+    else:
+        session = await owned.enter_async_context(_workspace(progress, tools))
     progress.session = session
     # 6 intent: the permit still holds, and what starts is on the disk before it does.
     with stage("intent"):
@@ -119,18 +123,39 @@ async def _run(
         await tools.audit.intent(intent_of(progress, tools.audit, image=image.id))
         progress.intended = True
     # 7 launch: a pure spec, a container of its own, and its posture compared before trust.
-    with stage("create"):
-        spec = harden(await plan_of(job, tools, image, session))
-        sandbox = await owned.enter_async_context(open_sandbox(tools.engine, spec))
-    progress.sandbox = sandbox
-    with stage("start"):
-        require(promised_posture(spec, tools.info), await sandbox.start())
+    if slot is not None:
+        progress.sandbox = sandbox = slot.sandbox
+    else:
+        sandbox = await _cold(progress, tools, owned)
     # 8 capture: the clock starts with the command, and every byte goes to the log in order.
-    job.log.event(Started(cold=True))
+    job.log.event(Started(cold=progress.cold))
     progress.sent_at = time.monotonic()
     start_clock(job.timeout_seconds)
     with stage("run"):
-        progress.fault = await _capture(job, sandbox, init_request(job, tools, image, session))
+        progress.fault = await _capture(
+            job, sandbox, init_request(job, tools.env_allow, image, session)
+        )
+
+
+async def _cold(progress: Progress, tools: Tools, owned: AsyncExitStack) -> Sandbox:
+    job, session, recipe, stage = (
+        progress.job,
+        progress.session,
+        progress.recipe,
+        progress.timings.stage,
+    )
+    if session is None or recipe is None:
+        raise EngineError("The stages of the run are out of order.")
+    with stage("create"):
+        lease = await owned.enter_async_context(tools.slots.pauses.lease(recipe.key.workspace_id))
+        name, tags = f"sandboxrun-{job.run_id}", ((labels.RUN, job.run_id),)
+        spec = await tools.maker.spec(name, recipe, session, tags, network=lease.network)
+        lease.used = True
+        sandbox = await owned.enter_async_context(open_sandbox(tools.engine, spec))
+        progress.sandbox = lease.sandbox = sandbox
+    with stage("start"):
+        await tools.maker.start(sandbox, spec)
+    return sandbox
 
 
 async def _capture(job: Job, sandbox: Sandbox, request: InitRequest) -> SandboxrunError | None:
@@ -153,8 +178,7 @@ async def _end(progress: Progress) -> None:
     note_time(progress)
     with progress.timings.stage("end"):
         await sandbox.finish(_sink(progress.job))
-    ended = sandbox.state is not None and sandbox.state.phase is Phase.STOPPED
-    if session is not None and ended:
+    if session is not None and sandbox.is_over:
         try:
             progress.sealed = await session.seal()
         except SandboxrunError as fault:

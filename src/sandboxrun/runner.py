@@ -157,7 +157,7 @@ class Runner:
                 )
             audit = await open_audit(store)
             opened.push_async_callback(audit.finish)
-            tools = await open_tools(chosen, store, audit, engine)
+            tools = await opened.enter_async_context(open_tools(chosen, store, audit, engine))
             await recover(engine, audit, tools.workspaces, tools.ledger)
             redaction = await anyio.to_thread.run_sync(redaction_of, directory.path)
             group = await opened.enter_async_context(plain_task_group())
@@ -175,6 +175,14 @@ class Runner:
     async def describe(self) -> EngineInfo:
         """Return what the engine in use says of itself. Cancelling leaves nothing."""
         return await self._tools.engine.describe()
+
+    async def idle(self) -> None:
+        """Wait until what settled runs left is removed, and the slots for the next are ready.
+
+        Nobody has to; it is for who wants to look at the engine. Cancelling leaves it going on.
+        """
+        await self._tools.behind.idle()
+        await self._tools.slots.idle()
 
     async def start(self, request: Request | str | None = None, **fields: Any) -> Run:  # noqa: ANN401 - the request's own types
         """Accept a request and start it; return at once with the run.

@@ -21,6 +21,7 @@ from sandboxrun.audit.continuity import ANCHOR_GONE, Continuation, Surroundings,
 from sandboxrun.audit.record import (
     Break,
     BreakReason,
+    Contradiction,
     Entry,
     Instant,
     Intent,
@@ -100,6 +101,19 @@ class AuditLog:
         settled = await self.store.write(work, durable=durable)
         self._written.set()
         return settled
+
+    async def contradict(self, run_id: str, detail: str) -> None:
+        """Record, and say loudly, that the engine contradicts how a run was settled.
+
+        Raises `StateError`. Once begun it runs to its end even when cancelled.
+        """
+        structlog.get_logger().error("engine_contradicts", run_id=run_id, detail=detail)
+        entry = Contradiction(run_id=run_id, detail=detail)
+
+        def work(tx: sqlite3.Connection) -> None:
+            self.append(tx, entry)
+
+        await self.store.write(work)
 
     async def keep_durable(self) -> None:
         """Bring receipts to the disk, behind the outcomes they are about, until cancelled.

@@ -95,6 +95,14 @@ class Pruned(_Entry):
     reason: str
 
 
+class Contradiction(_Entry):
+    """The engine says something else of a container than its init did, after the run was settled."""
+
+    kind: Literal["contradiction"] = "contradiction"
+    run_id: str
+    detail: str
+
+
 class BreakReason(StrEnum):
     """Why a chain does not simply continue what was signed before."""
 
@@ -120,7 +128,7 @@ class Break(_Entry):
     """The last statement signed before, as far as it survived."""
 
 
-Entry = Annotated[Intent | Receipt | Pruned | Break, Field(discriminator="kind")]
+Entry = Annotated[Intent | Receipt | Contradiction | Pruned | Break, Field(discriminator="kind")]
 
 
 class Body(_Entry):
@@ -173,7 +181,7 @@ def seal(entry: Entry, *, seq: int, previous: str, at: Instant) -> Record:
 
 def run_of(entry: Entry) -> str | None:
     """Return the run an entry is about, if it is about one."""
-    return entry.run_id if isinstance(entry, Intent | Receipt) else None
+    return entry.run_id if isinstance(entry, Intent | Receipt | Contradiction) else None
 
 
 def opened(text: str) -> Body:

@@ -14,7 +14,17 @@ from pydantic import ValidationError
 
 from sandboxrun.audit.continuity import verified
 from sandboxrun.audit.digest import sha256
-from sandboxrun.audit.record import Body, Break, Intent, Pruned, Receipt, Record, opened, run_of
+from sandboxrun.audit.record import (
+    Body,
+    Break,
+    Contradiction,
+    Intent,
+    Pruned,
+    Receipt,
+    Record,
+    opened,
+    run_of,
+)
 from sandboxrun.audit.signing import Head
 from sandboxrun.audit.verdict import Finding, Flaw, Observed, RecordedBreak, Statements, Verdict
 
@@ -181,7 +191,7 @@ class _Walk:
                 self.breaks.append(
                     RecordedBreak(record.seq, body.time, found.reason.value, found.detail)
                 )
-            case Pruned():
+            case Pruned() | Contradiction():
                 pass
             case _:
                 assert_never(body.entry)

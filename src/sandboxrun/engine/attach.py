@@ -8,6 +8,7 @@ thread and closing it takes effect at once.
 from __future__ import annotations
 
 import errno
+import select
 import socket
 from typing import Final, TypeAlias
 
@@ -90,6 +91,14 @@ class SocketAttachment:
         except OSError as error:
             if error.errno != errno.ENOTCONN:
                 raise connection_fault(_WHAT, self._url, error) from error
+
+    def pending(self) -> bool:
+        """See `Attachment.pending`."""
+        if self._closed or self._ended or self._early:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """See `Attachment.close`."""

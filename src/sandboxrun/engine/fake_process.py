@@ -43,6 +43,11 @@ class Pipe:
         self._broken = reason
         self._wake()
 
+    @property
+    def ready(self) -> bool:
+        """Whether `take` would return at once."""
+        return bool(self._items) or self._ended or self._broken is not None
+
     async def take(self) -> list[StreamChunk]:
         """Return everything that is there; wait for something, or return nothing at the end."""
         await anyio.lowlevel.checkpoint()
@@ -109,6 +114,10 @@ class FakeAttachment:
         await anyio.lowlevel.checkpoint()
         self._require_open()
         self._process.stdin.end()
+
+    def pending(self) -> bool:
+        """See `Attachment.pending`."""
+        return self._closed or self._process.output.ready
 
     def close(self) -> None:
         """See `Attachment.close`. The container's stdin is open once: it ends with this."""

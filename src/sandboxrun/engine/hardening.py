@@ -73,8 +73,8 @@ class LaunchPlan:
     limits: Limits
     uid: int
     """User and group."""
-    workspace: str
-    """A volume."""
+    workspace: str | None
+    """A volume; None for a container that runs no command."""
     read_only: bool
     """Whether the workspace is mounted read-only."""
     mount_at: str = WORKSPACE
@@ -109,7 +109,7 @@ def harden(plan: LaunchPlan) -> ContainerSpec:
         unset_env=image_env_names(plan.image),
         volumes=(
             VolumeMount(plan.init.name, INIT_MOUNT, read_only=True),
-            VolumeMount(plan.workspace, plan.mount_at, read_only=plan.read_only),
+            *_workspace(plan),
         ),
         files=tuple(
             FileMount(f"{plan.init.mountpoint}/etc/{name}", f"/etc/{name}") for name in ETC_FILES
@@ -120,6 +120,12 @@ def harden(plan: LaunchPlan) -> ContainerSpec:
         read_only_paths=READ_ONLY_PATHS,
         runtime=plan.runtime,
     )
+
+
+def _workspace(plan: LaunchPlan) -> tuple[VolumeMount, ...]:
+    if plan.workspace is None:
+        return ()
+    return (VolumeMount(plan.workspace, plan.mount_at, read_only=plan.read_only),)
 
 
 def nano_cpus(limits: Limits, engine: EngineInfo) -> int:

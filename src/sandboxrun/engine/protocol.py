@@ -144,6 +144,10 @@ class Attachment(Protocol):
         """Half-close: the container's stdin sees end of file."""
         ...
 
+    def pending(self) -> bool:
+        """Return whether bytes, or the end, have arrived that nobody has received yet."""
+        ...
+
     def close(self) -> None:
         """Close the connection at once, without waiting. Safe to call twice."""
         ...

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import anyio
 
-from sandboxrun.engine.protocol import Attachment, ContainerState, Engine
+from sandboxrun.engine.protocol import Attachment, ContainerState, Engine, Phase
 from sandboxrun.engine.spec import ContainerSpec
 from sandboxrun.errors import EngineError, ProtocolError, SandboxrunError
 from sandboxrun.init.posture import Posture
@@ -50,10 +50,13 @@ class Sandbox:
         self.fatal: str | None = None
         self.end: End | None = None
         self.state: ContainerState | None = None
+        self.removed = False
+        """Whether the engine said that the container is gone."""
         self._engine = engine
         self._attachment = attachment
         self._session = InitSession()
-        self._posture: Posture | None = None
+        self.posture: Posture | None = None
+        """What the init found, once it has reported."""
         self._noise = b""
 
     async def start(self) -> Posture:
@@ -64,11 +67,11 @@ class Sandbox:
         """
         await self._engine.start(self.container)
         with anyio.move_on_after(READY_SECONDS):
-            while self._posture is None and self.end is None:
+            while self.posture is None and self.end is None:
                 await self._receive()
-        if self._posture is None:
+        if self.posture is None:
             raise EngineError(f"The container did not report its posture. {self._said()}".strip())
-        return self._posture
+        return self.posture
 
     async def run(self, request: InitRequest, stdin: bytes | None, sink: Sink) -> None:
         """Send ``request`` and hand every piece of output to ``sink`` until the stream ends.
@@ -88,10 +91,23 @@ class Sandbox:
         if fault is not None:
             raise fault
 
-    async def finish(self, sink: Sink) -> None:
-        """Kill what still runs, take what was written until then, and ask the engine.
+    def is_waiting(self) -> bool:
+        """Return whether it was started, and its init still waits for a request."""
+        return self.posture is not None and self.end is None and not self._attachment.pending()
 
-        Its answer is ``state``: None when it knows no such container or does not answer. Bounded by the constants above; shielded, so cancelling waits for it.
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing runs in it any more: its init, or else the engine, has said so."""
+        stopped = self.state is not None and self.state.phase is Phase.STOPPED
+        return self.record is not None or stopped
+
+    async def finish(self, sink: Sink) -> None:
+        """Make sure that nothing runs any more, and take what was written until then.
+
+        An exit record is written after everything is dead, so nothing else is waited for.
+        Without one the container is killed, and the engine asked: its answer is ``state``, None
+        when it knows no such container or does not answer. Bounded by the constants above;
+        shielded, so cancelling waits for it.
         """
         with anyio.CancelScope(shield=True):
             if self.record is None:
@@ -99,8 +115,24 @@ class Sandbox:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._drain_rest, sink)
                     await self._kill()
+                self.state = await self._ended()
             self._attachment.close()
-            self.state = await self._ended()
+
+    async def contradiction(self) -> str | None:
+        """Ask the engine about a container whose init has reported its end; None if it agrees.
+
+        Bounded; shielded, so cancelling waits for it.
+        """
+        if self.record is None:
+            return None
+        with anyio.CancelScope(shield=True):
+            try:
+                self.state = await self._engine.wait_ended(
+                    self.container, timeout_seconds=END_SECONDS
+                )
+            except EngineError as fault:
+                return f"The init reported its end, but the engine: {fault.message}"
+        return None
 
     async def _ended(self) -> ContainerState | None:
         try:
@@ -148,7 +180,7 @@ class Sandbox:
                 events += self._session.receive(chunk.data)
         for event in events:
             if isinstance(event, PostureReceived):
-                self._posture = event.posture
+                self.posture = event.posture
             elif isinstance(event, Exited):
                 self.record = event.record
             elif isinstance(event, Fatal):
@@ -181,21 +213,25 @@ async def open_sandbox(engine: Engine, spec: ContainerSpec) -> AsyncIterator[San
     Raises `ImageUnusableError` or `EngineError`. Removal is shielded and bounded; what could not
     be removed in time carries the labels by which the next recovery finds it.
     """
+    sandbox: Sandbox | None = None
     try:
         # Shielded, bounded by the call's own deadline: an abandoned creation may be carried out
         # after the removal below has found nothing to remove.
         with anyio.CancelScope(shield=True):
             container = await engine.create(spec)
         async with engine.attach(container) as attachment:
-            yield Sandbox(engine, container, attachment)
+            sandbox = Sandbox(engine, container, attachment)
+            yield sandbox
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(REMOVE_SECONDS):
-            await _remove(engine, spec.name)
+            removed = await _remove(engine, spec.name)
+            if sandbox is not None:
+                sandbox.removed = removed
 
 
-async def _remove(engine: Engine, name: str) -> None:
+async def _remove(engine: Engine, name: str) -> bool:
     try:
-        await engine.remove(name, timeout_seconds=REMOVE_SECONDS)
+        return await engine.remove(name, timeout_seconds=REMOVE_SECONDS)
     except EngineError:
         # The labels stay with it; recovery removes what the engine could not remove now.
-        return
+        return False

@@ -99,5 +99,7 @@ class Outcome(BaseModel):
     usage: Usage
     limits: Limits
     """The limits that were in force."""
+    started_cold: bool | None = None
+    """Whether its container was made after the command was known; null: nothing was started."""
     receipt_id: str
     """Names the receipt in the audit."""

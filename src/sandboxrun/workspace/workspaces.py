@@ -100,6 +100,13 @@ class Workspaces:
         """Return one workspace. Raises `UnknownWorkspaceError`. Cancelling leaves nothing."""
         return await self._state.read(lambda tx: rows.find_workspace(tx, name))
 
+    async def uid(self, workspace_id: str) -> int:
+        """Return the user a workspace's commands run as. Raises `WorkspaceLostError`."""
+        found = await self._state.read(lambda tx: rows.workspace_by_id(tx, workspace_id))
+        if found is None:
+            raise WorkspaceLostError("The workspace was removed meanwhile.")
+        return found.uid
+
     async def list(self) -> tuple[Workspace, ...]:
         """Return all workspaces by name. Cancelling leaves nothing."""
         return await self._state.read(rows.list_workspaces)
@@ -241,7 +248,7 @@ class Workspaces:
 
     @asynccontextmanager
     async def prepared(
-        self, name: str | None, slot: str, *, read_only: bool = False
+        self, workspace_id: str | None, slot: str, *, read_only: bool = False
     ) -> AsyncIterator[Session]:
         """Mount a workspace's present state, or a new throwaway one, for a run still to come.
 
@@ -249,16 +256,15 @@ class Workspaces:
         Raises as `writer` does. Cancelling is the same as leaving, which leaves nothing.
         """
         holder, spent = Holder(slot=slot), Timings()
-        if name is None:
+        if workspace_id is None:
             async with self._throwaway(holder, None, spent) as session:
                 yield session
             return
-        workspace = await self.show(name)
         if read_only:
-            begun = await begin_reading(self._access, workspace.workspace_id, holder)
+            begun = await begin_reading(self._access, workspace_id, holder)
         else:
-            async with self._access.line.turn(workspace.workspace_id):
-                begun = await begin_writing(self._access, workspace.workspace_id, holder)
+            async with self._access.line.turn(workspace_id):
+                begun = await begin_writing(self._access, workspace_id, holder)
         async with mounted(self._access, begun, None, spent) as session:
             yield session
 
