@@ -22,6 +22,7 @@ from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
 from sandboxrun.policy.authority import Authority, PolicyDigests, implied_consent
 from sandboxrun.policy.decide import Case, decide
+from sandboxrun.policy.decision import Decision
 from sandboxrun.policy.document import Document
 from sandboxrun.policy.explain import touches
 from sandboxrun.policy.grants import CommandText
@@ -101,6 +102,14 @@ async def confirm(judge: Judge, judged: Judged, permit: Permit) -> Stopped | Non
         "nothing was run. Run it again: it will be judged anew."
     )
     return Stopped(Ending.APPROVAL_DENIED, reason, permit.decision, permit.approval_id)
+
+
+async def foresee(judge: Judge, judged: Judged) -> Decision:
+    """Return what would be decided about a request, asking nobody. Raises `StateError`.
+
+    Cancelling leaves nothing.
+    """
+    return (await _evaluate(judge, judged)).decision
 
 
 async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:

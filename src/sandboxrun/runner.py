@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import anyio
@@ -19,12 +20,14 @@ from sandboxrun.audit.log import open_audit
 from sandboxrun.config import Settings
 from sandboxrun.engine.protocol import EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
+from sandboxrun.foreseeing import first_recipe
 from sandboxrun.job import Job, Tools
 from sandboxrun.model.event import Event, Queued, Stream
 from sandboxrun.model.ids import new_id
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.request import Request
 from sandboxrun.model.text import escaped
+from sandboxrun.model.workspace import Workspace
 from sandboxrun.opening import open_engine, open_tools, redaction_of, upkeep_of
 from sandboxrun.output.capture import OutputPolicy
 from sandboxrun.output.display import display
@@ -42,7 +45,7 @@ from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.requests import RequestDesk, RequestKind, answer
 from sandboxrun.state.runs import NewRun, Runs
 from sandboxrun.state.store import Store, open_store
-from sandboxrun.workspace.workspaces import Workspaces
+from sandboxrun.workspace.workspaces import Change, Workspaces
 
 SYNC_SECONDS = 2.0
 """Between two syncs of the workspaces' store; what a power loss can take back."""
@@ -167,6 +170,7 @@ class Runner:
             group.start_soon(tools.ledger.serve)
             group.start_soon(_keep_snapshots_durable, tools.workspaces)
             group.start_soon(_keep_in_bounds, upkeep_of(store, chosen))
+            tools.workspaces.watch(runner._changed)
             try:
                 yield runner
             finally:
@@ -183,6 +187,11 @@ class Runner:
         """
         await self._tools.behind.idle()
         await self._tools.slots.idle()
+
+    @property
+    def kept_ready(self) -> frozenset[str]:
+        """Ids of the containers and names of the volumes that wait for the next commands."""
+        return self._tools.slots.kept
 
     async def start(self, request: Request | str | None = None, **fields: Any) -> Run:  # noqa: ANN401 - the request's own types
         """Accept a request and start it; return at once with the run.
@@ -213,6 +222,15 @@ class Runner:
             with anyio.move_on_after(CANCEL_SECONDS, shield=True):
                 await run.outcome()
             raise
+
+    def _changed(self, workspace: Workspace, change: Change) -> None:
+        """Keep the slots up with the workspaces."""
+        if change is not Change.MADE:
+            self._tools.slots.forget(workspace.workspace_id)
+        wanted = self.settings.slots > 0 and change is not Change.REMOVED
+        if wanted and workspace.name is not None:
+            recipe = partial(first_recipe, self._tools, self.settings, workspace.name)
+            self._tools.slots.foresee(workspace.workspace_id, recipe)
 
     async def _accept(self, request: Request, asking: Asking) -> Job:
         if request.workspace is not None:

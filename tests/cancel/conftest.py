@@ -13,20 +13,24 @@ from sandboxrun import Runner, Settings
 from sandboxrun import runner as runner_module
 from sandboxrun.engine.protocol import EngineKind
 
+SLOTS = 4
+
+
+def case(
+    name: str, kind: EngineKind, backend: str, stride: int, slots: int, *more: pytest.MarkDecorator
+) -> object:
+    marks = (getattr(pytest.mark, kind.value), *more)
+    return pytest.param((kind, backend, stride, slots), id=name, marks=marks)
+
+
 CASES = [
-    pytest.param((EngineKind.DOCKER, "asyncio", 1), id="docker-asyncio", marks=pytest.mark.docker),
-    pytest.param((EngineKind.DOCKER, "trio", 3), id="docker-trio", marks=pytest.mark.docker),
-    pytest.param((EngineKind.PODMAN, "asyncio", 3), id="podman-asyncio", marks=pytest.mark.podman),
-    pytest.param(
-        (EngineKind.DOCKER, "trio", 1),
-        id="docker-trio-all",
-        marks=[pytest.mark.docker, pytest.mark.slow],
-    ),
-    pytest.param(
-        (EngineKind.PODMAN, "asyncio", 1),
-        id="podman-all",
-        marks=[pytest.mark.podman, pytest.mark.slow],
-    ),
+    case("docker-asyncio", EngineKind.DOCKER, "asyncio", 1, 0),
+    case("docker-asyncio-warm", EngineKind.DOCKER, "asyncio", 1, SLOTS),
+    case("docker-trio-warm", EngineKind.DOCKER, "trio", 3, SLOTS),
+    case("podman-asyncio", EngineKind.PODMAN, "asyncio", 4, 0),
+    case("podman-asyncio-warm", EngineKind.PODMAN, "asyncio", 4, SLOTS),
+    case("docker-trio-all", EngineKind.DOCKER, "trio", 1, 0, pytest.mark.slow),
+    case("podman-all", EngineKind.PODMAN, "asyncio", 1, SLOTS, pytest.mark.slow),
 ]
 
 
@@ -34,11 +38,12 @@ CASES = [
 def cancelling(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cancelling]:
-    kind, backend, stride = request.param
+    kind, backend, stride, slots = request.param
     settings = Settings(
         state_dir=tmp_path_factory.mktemp("state") / "s",
         engine=engine_url(kind),
         policy="rollout",
+        slots=slots,
     )
     interrupter = Interrupter()
     with (

@@ -24,6 +24,7 @@ GONE_SECONDS = 5.0
 
 
 def _run(cancelling: Cancelling, at: int | None, **fields: Any) -> Outcome:
+    cancelling.portal.call(cancelling.runner.idle)
     cancelling.interrupter.at = at
     return cancelling.portal.call(functools.partial(cancelling.runner.run, COMMAND, **fields))
 
@@ -38,13 +39,15 @@ async def _left(cancelling: Cancelling) -> list[str]:
     try:
         with anyio.move_on_after(GONE_SECONDS):
             while found:
-                found = [each.name for each in await engine.list_containers(wanted)]
+                await cancelling.runner.idle()
+                found = [each.id for each in await engine.list_containers(wanted)]
                 found += [
                     volume.name
                     for volume in await engine.list_volumes(
                         {**wanted, labels.ROLE: labels.ROLE_MOUNT}
                     )
                 ]
+                found = [each for each in found if each not in cancelling.runner.kept_ready]
     finally:
         await engine.aclose()
     return found

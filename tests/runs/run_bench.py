@@ -13,6 +13,7 @@ from typing import Any
 from anyio.from_thread import BlockingPortal
 
 from sandboxrun import Outcome, Runner, Settings
+from sandboxrun.model import labels
 
 RUNTIMES = ("crun", "runc")
 
@@ -60,13 +61,15 @@ class Bench:
         }
 
     def leftovers(self) -> list[str]:
-        """Name every container and mount of this installation."""
-        label = f"label=sandboxrun.installation={self.installation}"
-        containers = self.docker("ps", "-aq", "--filter", label).stdout.split()
-        volumes = self.docker(
-            "volume", "ls", "-q", "--filter", label, "--filter", "label=sandboxrun.role=mount"
-        ).stdout.split()
-        return [name.decode() for name in containers + volumes]
+        """Name what runs left: every container and mount of this installation that waits for none."""
+        self.portal.call(self.runner.idle)
+        engine = self.runner._tools.engine
+        ours = {labels.INSTALLATION: self.installation}
+        containers = self.portal.call(engine.list_containers, ours)
+        volumes = self.portal.call(engine.list_volumes, ours | {labels.ROLE: labels.ROLE_MOUNT})
+        found = [each.id for each in containers] + [each.name for each in volumes]
+        kept = self.runner.kept_ready
+        return [each for each in found if each not in kept]
 
     @property
     def installation(self) -> str:

@@ -43,7 +43,7 @@ INFO = ImageInfo(
 
 
 def _complete() -> ImageProbe:
-    return ImageProbe(INFO, "x86_64", {name: f"/usr/bin/{name}" for name in NAMES}, DIRECTORY)
+    return ImageProbe(INFO, "x86_64", {name: f"/usr/bin/{name}" for name in NAMES}, None)
 
 
 def _link(target: str) -> PathStat:
@@ -112,8 +112,10 @@ def test_what_only_works_less_well_is_a_note(change: dict[str, object], name: st
     assert [(lack.name, lack.severity) for lack in report.lacks] == [(name, Severity.NOTE)]
 
 
-def test_an_image_without_a_workspace_directory_is_fine() -> None:
-    assert evaluate(replace(_complete(), workspace=None)).usable
+def test_a_workspace_directory_of_the_image_is_a_note_for_podman() -> None:
+    report = evaluate(replace(_complete(), workspace=DIRECTORY))
+    assert report.usable
+    assert [(lack.name, lack.severity) for lack in report.lacks] == [("workspace", Severity.NOTE)]
 
 
 @pytest.mark.anyio

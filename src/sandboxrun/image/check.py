@@ -151,6 +151,16 @@ def _workspace_lacks(probe: ImageProbe) -> list[Lack]:
                 advice=f"Make an image whose {WORKSPACE} is an empty directory or absent.",
             )
         )
+    elif probe.workspace is not None:
+        lacks.append(
+            Lack(
+                name="workspace",
+                severity=Severity.NOTE,
+                detail=f"The image has a {WORKSPACE}. Podman gives the root of every workspace the "
+                "owner and mode of that directory, so commands may not write there.",
+                advice=f"For Podman, make an image without {WORKSPACE}.",
+            )
+        )
     if probe.info.volumes:
         lacks.append(
             Lack(

@@ -52,7 +52,7 @@ class Behind:
                 self._changed = anyio.Event()
 
     async def _confirm(self, run_id: str, sandbox: Sandbox | None) -> None:
-        """A contradiction changes no outcome any more: it is recorded, and said loudly."""
+        """Record a contradiction, and say it loudly: it changes no outcome any more."""
         found = None if sandbox is None else await sandbox.contradiction()
         if found is None:
             return

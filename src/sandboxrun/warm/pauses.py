@@ -61,6 +61,11 @@ class Pauses:
     _pauses: list[Pause] = field(default_factory=list)
     _making: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def containers(self) -> frozenset[str]:
+        """Ids of all of them."""
+        return frozenset(pause.sandbox.container for pause in self._pauses)
+
     @asynccontextmanager
     async def lease(self, workspace_id: str | None) -> AsyncIterator[Lease]:
         """Lend an idle namespace of the workspace, or no network of anybody's.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 import structlog
 
@@ -25,6 +27,8 @@ from sandboxrun.warm.pauses import Pauses
 from sandboxrun.workspace import mount_rows
 from sandboxrun.workspace.session import Session
 from sandboxrun.workspace.workspaces import Workspaces
+
+T = TypeVar("T")
 
 CLOSE_SECONDS = 60.0
 """Longest wait for all slots to be removed."""
@@ -44,6 +48,16 @@ class Slot:
     """What has to be closed at its end; a run that takes it takes this over."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Coming:
+    """A slot that is being made."""
+
+    key: SlotKey | None
+    """None: not known yet."""
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    """Set when it is there, or will not be."""
+
+
 @dataclass(slots=True)
 class Slots:
     """The slots of one runner. Made by `open_slots`."""
@@ -57,7 +71,9 @@ class Slots:
     _making: anyio.CapacityLimiter
     _idle: dict[str | None, Slot] = field(default_factory=dict)
     """By workspace: each has one, made for what its last run had."""
-    _coming: dict[str | None, tuple[SlotKey, anyio.Event]] = field(default_factory=dict)
+    _coming: dict[str | None, Coming] = field(default_factory=dict)
+    _ending: set[anyio.Event] = field(default_factory=set)
+    """One for each that is being removed."""
     _closing: bool = False
 
     async def take(self, key: SlotKey, run_id: str) -> Slot | None:
@@ -67,8 +83,8 @@ class Slots:
         removed.
         """
         coming = self._coming.get(key.workspace_id)
-        if coming is not None and coming[0] == key:
-            await coming[1].wait()
+        if coming is not None and coming.key in {None, key}:
+            await coming.ready.wait()
         slot = self._idle.pop(key.workspace_id, None)
         if slot is None:
             return None
@@ -82,36 +98,65 @@ class Slots:
 
     def prepare(self, recipe: Recipe) -> None:
         """Make a slot of ``recipe`` ready, in the background. Returns at once."""
-        workspace_id = recipe.key.workspace_id
-        if self._policy.limit == 0 or self._closing or workspace_id in self._coming:
-            return
-        ready = anyio.Event()
-        self._coming[workspace_id] = (recipe.key, ready)
-        self._group.start_soon(self._prepare, recipe, ready)
+
+        async def known() -> Recipe:
+            await anyio.lowlevel.checkpoint()
+            return recipe
+
+        self._expect(recipe.key.workspace_id, Coming(recipe.key), known)
+
+    def foresee(self, workspace_id: str, work: Callable[[], Awaitable[Recipe | None]]) -> None:
+        """Make a slot of what ``work`` returns ready, in the background. Returns at once.
+
+        ``work`` may raise `SandboxrunError`; the first run meets the same and says so.
+        """
+        self._expect(workspace_id, Coming(None), work)
+
+    def _expect(
+        self,
+        workspace_id: str | None,
+        coming: Coming,
+        work: Callable[[], Awaitable[Recipe | None]],
+    ) -> None:
+        if self._policy.limit > 0 and not self._closing and workspace_id not in self._coming:
+            self._coming[workspace_id] = coming
+            self._group.start_soon(self._prepare, workspace_id, coming, work)
 
     def forget(self, workspace_id: str) -> None:
         """Remove what waits for a workspace, in the background. Returns at once."""
         slot = self._idle.pop(workspace_id, None)
         if slot is not None:
             self._discard(slot)
-        self._group.start_soon(self.pauses.forget, workspace_id)
+        self._later(self.pauses.forget, workspace_id)
 
     async def idle(self) -> None:
-        """Wait until no slot is being made. Cancelling leaves them being made."""
-        while self._coming:
-            for _, ready in list(self._coming.values()):
-                await ready.wait()
+        """Wait until no slot is being made or removed. Cancelling leaves it going on."""
+        while waited := [*(coming.ready for coming in self._coming.values()), *self._ending]:
+            for event in waited:
+                await event.wait()
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Ids of the containers that wait, and names of their mounts' volumes."""
+        slots = self._idle.values()
+        containers = {slot.sandbox.container for slot in slots} | self.pauses.containers
+        return frozenset(containers | {slot.session.volume for slot in slots})
 
     def _is_good(self, slot: Slot, wanted: SlotKey) -> bool:
         now, life = time.monotonic(), self._policy.idle_seconds
         fits = usable(slot.recipe.key, slot.made_at, wanted=wanted, now=now, life=life)
         return fits and slot.sandbox.is_waiting()
 
-    async def _prepare(self, recipe: Recipe, ready: anyio.Event) -> None:
-        workspace_id = recipe.key.workspace_id
+    async def _prepare(
+        self,
+        workspace_id: str | None,
+        coming: Coming,
+        work: Callable[[], Awaitable[Recipe | None]],
+    ) -> None:
         try:
             async with self._making:
-                if await self._has_room(workspace_id):
+                recipe = await work()
+                if recipe is not None and await self._has_room(workspace_id):
                     slot = await self._made(recipe)
                     if self._closing:
                         await _close(slot)
@@ -122,7 +167,7 @@ class Slots:
             structlog.get_logger().info("no_slot", workspace=workspace_id, error=fault.message)
         finally:
             del self._coming[workspace_id]
-            ready.set()
+            coming.ready.set()
 
     async def _made(self, recipe: Recipe) -> Slot:
         slot_id = new_id("slot")
@@ -164,7 +209,20 @@ class Slots:
         return free is None or free >= self._policy.free_bytes
 
     def _discard(self, slot: Slot) -> None:
-        self._group.start_soon(_close, slot)
+        self._later(_close, slot)
+
+    def _later(self, work: Callable[[T], Awaitable[None]], what: T) -> None:
+        done = anyio.Event()
+        self._ending.add(done)
+
+        async def end() -> None:
+            try:
+                await work(what)
+            finally:
+                self._ending.discard(done)
+                done.set()
+
+        self._group.start_soon(end)
 
     async def _expire(self) -> None:
         while True:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from enum import Enum, auto
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -44,6 +45,17 @@ from sandboxrun.workspace.store import LayerStore, open_overlay_store
 _REMOVE_SECONDS = 30.0
 
 
+class Change(Enum):
+    """What became of a workspace."""
+
+    MADE = auto()
+    RESTORED = auto()
+    REMOVED = auto()
+
+
+Watcher: TypeAlias = Callable[[Workspace, Change], None]
+
+
 class Custody(Protocol):
     """Whoever keeps rows about workspaces: told inside the transaction that makes or ends one."""
 
@@ -65,9 +77,14 @@ class Workspaces:
         self, engine: Engine, state: Store, layers: LayerStore, custody: Custody | None = None
     ) -> None:
         self._custody = custody
+        self._watchers: list[Watcher] = []
         self._state = state
         self._layers = layers
         self._access = Access(engine, state, layers, Line(state))
+
+    def watch(self, watcher: Watcher) -> None:
+        """Have ``watcher`` called after each change of a workspace that is not a run's."""
+        self._watchers.append(watcher)
 
     async def create(
         self,
@@ -89,7 +106,7 @@ class Workspaces:
         check_mount(mount_at)
         if source is not None:
             seed = await anyio.to_thread.run_sync(from_directory, Path(source))
-        return await self._create(name, seed, mount_at, as_root=as_root)
+        return self._told(await self._create(name, seed, mount_at, as_root=as_root), Change.MADE)
 
     async def image_seed(self, image: str, path: str) -> Seed:
         """Return the seed of a directory inside an image; see `seed_from_image`."""
@@ -132,7 +149,7 @@ class Workspaces:
                 self._custody.created(tx, forked.workspace_id, forked_from=parent.workspace_id)
             return forked
 
-        return await self._state.write(fork, durable=False)
+        return self._told(await self._state.write(fork, durable=False), Change.MADE)
 
     async def restore(self, name: str, snapshot_id: str) -> Workspace:
         """Make a snapshot the present state again, after the running writers. Later ones stay.
@@ -149,7 +166,8 @@ class Workspaces:
                 rows.move_head(tx, workspace.workspace_id, snapshot_id)
                 return rows.find_workspace(tx, name)
 
-            return await self._state.write(move, durable=False)
+            restored = await self._state.write(move, durable=False)
+        return self._told(restored, Change.RESTORED)
 
     async def effects(self, name: str, old: str, new: str) -> Effects:
         """Return what snapshot ``new`` changes against ``old``, as in outcomes.
@@ -202,6 +220,7 @@ class Workspaces:
             rows.forget_lost_stores(tx)
 
         await self._state.write(remove)
+        self._told(workspace, Change.REMOVED)
         # The layers of a lost store went with it.
         with suppress(WorkspaceLostError):
             await remove_doomed(self._access)
@@ -310,6 +329,11 @@ class Workspaces:
             return 0
         await self._layers.use(Layers.sync)
         return await self._state.write(lambda tx: rows.make_durable(tx, up_to))
+
+    def _told(self, workspace: Workspace, change: Change) -> Workspace:
+        for watcher in self._watchers:
+            watcher(workspace, change)
+        return workspace
 
     async def _create(
         self, name: str | None, seed: Seed | None, mount_at: str, *, as_root: bool
