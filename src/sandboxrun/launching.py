@@ -10,7 +10,7 @@ from sandboxrun.init.request import InitRequest
 from sandboxrun.job import Job
 from sandboxrun.model.environment import command_environment
 from sandboxrun.model.workspace import HOME_NAME
-from sandboxrun.policy.authority import PolicyDigests
+from sandboxrun.policy.decision import Decision
 from sandboxrun.warm.key import Recipe, SlotKey
 from sandboxrun.workspace.session import Session
 
@@ -18,16 +18,16 @@ BACKSTOP_SECONDS = 30.0
 """How much later than ours the init's own deadline is; it matters only if we die."""
 
 
-def recipe_of(job: Job, judged: Judged, image: ImageInfo, digests: PolicyDigests) -> Recipe:
+def recipe_of(job: Job, judged: Judged, image: ImageInfo, decision: Decision) -> Recipe:
     """Return what the run's container is made from, and with it which slot would do."""
     return Recipe(
         SlotKey(
             workspace_id=judged.workspace_id,
-            read_only=job.request.read_only,
+            read_only=job.request.read_only or decision.obligations.read_only,
             image_id=image.id,
             runtime=job.runtime,
             limits=job.limits,
-            digests=digests,
+            digests=decision.digests,
         ),
         image,
     )

@@ -106,7 +106,7 @@ async def _run(
     with stage("reserve"):
         progress.reservation = await owned.enter_async_context(reserve(tools.ledger, progress))
     # 5 snapshot: the state before the run is frozen below a new, empty layer.
-    progress.recipe = recipe = recipe_of(job, judged, image, permit.decision.digests)
+    progress.recipe = recipe = recipe_of(job, judged, image, permit.decision)
     slot = await tools.slots.take(recipe.key, job.run_id)
     progress.cold = slot is None
     if slot is not None:

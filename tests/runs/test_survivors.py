@@ -143,10 +143,16 @@ def test_an_attacker_is_killed_from_outside_all_the_same(bench: Bench, name: str
     assert bench.leftovers() == []
 
 
-def test_two_hundred_runs_leave_nothing(bench: Bench) -> None:
+def volumes(bench: Bench) -> set[str]:
+    """Name all volumes of this installation but for those that wait for the next commands."""
+    bench.portal.call(bench.runner.idle)
     ours = ("volume", "ls", "-q", "--filter", f"label=sandboxrun.installation={bench.installation}")
-    before = bench.docker(*ours).stdout
+    return set(bench.docker(*ours).stdout.decode().split()) - bench.runner.kept_ready
+
+
+def test_two_hundred_runs_leave_nothing(bench: Bench) -> None:
+    before = volumes(bench)
     statuses = [bench.run(f"exit {number % 3}").status for number in range(200)]
     assert statuses.count(Status.SUCCEEDED) == 67
     assert bench.leftovers() == []
-    assert bench.docker(*ours).stdout == before
+    assert volumes(bench) == before

@@ -74,7 +74,7 @@ class Sandbox:
         return self.posture
 
     async def run(self, request: InitRequest, stdin: bytes | None, sink: Sink) -> None:
-        """Send ``request`` and hand every piece of output to ``sink`` until the stream ends.
+        """Send ``request`` and hand every piece of output to ``sink`` until the exit record.
 
         Raises `EngineError` for a broken connection and `ProtocolError` for an init that does
         not keep to the protocol. Cancelling leaves the command running: `finish` ends it.
@@ -158,10 +158,14 @@ class Sandbox:
                 return
 
     async def _drain(self, sink: Sink) -> None:
-        while self.end is None:
+        # Nothing comes behind the exit record; the engine closes the stream tens of milliseconds
+        # later, when the container is gone.
+        while self.end is None and self.record is None:
             for event in await self._receive():
                 if isinstance(event, Output):
                     sink(event)
+        if self.end is None:
+            return
         if self.end.remainder is not None:
             sink(self.end.remainder)
         if self.end.reason is EndReason.FATAL:
