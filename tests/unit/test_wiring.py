@@ -42,6 +42,7 @@ INTENDED = {
     "engine/protocol.py": {"Attachment.close_send": VERB},
     "init/frames.py": {"FrameDecoder.in_frame": TESTED},
     "output/ordered.py": {"OrderedRedactor.waiting_bytes": TESTED},
+    "runner.py": {"Runner.kept_ready": LIBRARY},
     "state/directory.py": {"StateDirectory.anchored": TESTED},
 }
 """Not used by the product, and meant to be so. An entry that is used is taken out again."""
