@@ -11,7 +11,7 @@ import anyio
 import pytest
 from engine_server import Server, answer, serving, state
 
-from sandboxrun.engine import attach, containers, docker, transport
+from sandboxrun.engine import attach, containers, docker
 from sandboxrun.engine.docker import DockerEngine, connect
 from sandboxrun.engine.protocol import Attachment, KillResult, Phase
 from sandboxrun.engine.spec import ContainerSpec
@@ -54,7 +54,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("START_SECONDS", "CONTROL_SECONDS", "SETTLE_SECONDS"):
         monkeypatch.setattr(containers, name, 0.2)
     monkeypatch.setattr(docker, "ATTACH_SECONDS", 0.2)
-    monkeypatch.setattr(transport, "_GRACE", 0.0)
 
 
 def spec() -> ContainerSpec:

@@ -10,7 +10,7 @@ import anyio
 from sandboxrun.engine import containers
 from sandboxrun.engine.faults import status_fault
 from sandboxrun.engine.protocol import Phase
-from sandboxrun.engine.transport import ATTEMPTS, Call, Lane, Transport
+from sandboxrun.engine.transport import ATTEMPTS, Call, Transport
 from sandboxrun.errors import EngineConflictError, EngineNotFoundError
 
 ARCHIVE_SECONDS: Final = 120.0
@@ -28,7 +28,6 @@ async def put_archive(transport: Transport, container: str, path: str, tar: byte
         body=tar,
         content_type=_TAR,
         seconds=ARCHIVE_SECONDS,
-        lane=Lane.BULK,
         attempts=ATTEMPTS,
     )
     answer = await transport.ask(call)
@@ -53,7 +52,6 @@ async def get_archive(
         f"{containers.path_of(container)}/archive",
         {"path": path},
         seconds=ARCHIVE_SECONDS,
-        lane=Lane.BULK,
     )
     answer = await transport.download(call, limit_bytes)
     if answer.status == HTTPStatus.NOT_FOUND:

@@ -8,13 +8,13 @@ thread and closing it takes effect at once.
 from __future__ import annotations
 
 import errno
-import select
 import socket
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 import anyio.lowlevel
 
+from sandboxrun.engine import dialing
 from sandboxrun.engine.address import TcpAddress, UnixAddress
 from sandboxrun.engine.faults import connection_fault, status_fault, timeout_fault
 from sandboxrun.engine.multiplex import Demultiplexer
@@ -23,11 +23,9 @@ from sandboxrun.errors import EngineError
 
 _READ_BYTES: Final = 256 * 1024
 _HEAD_BYTES: Final = 64 * 1024
-_BUSY_PAUSE: Final = 0.005
 _UPGRADED: Final = frozenset({101, 200})
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _WHAT: Final = "attach"
-Target: TypeAlias = str | tuple[str, int] | tuple[str, int, int, int]
 
 
 class SocketAttachment:
@@ -96,9 +94,7 @@ class SocketAttachment:
         """See `Attachment.pending`."""
         if self._closed or self._ended or self._early:
             return True
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        return bool(poll.poll(0))
+        return dialing.is_readable(self._socket)
 
     def close(self) -> None:
         """See `Attachment.close`."""
@@ -131,7 +127,7 @@ async def open_attachment(
     """
     try:
         with anyio.fail_after(seconds):
-            sock = await _connect(address)
+            sock = await dialing.dial(address)
             try:
                 attachment = SocketAttachment(sock, address.url)
                 await attachment.send(_request(path))
@@ -157,7 +153,7 @@ async def _take_over(sock: socket.socket) -> bytes:
     """Read the head of the answer; return what was already read of the stream behind it."""
     data = b""
     while _END_OF_HEAD not in data:
-        piece = await _receive(sock)
+        piece = await dialing.receive(sock)
         if not piece or len(data) > _HEAD_BYTES:
             raise EngineError("The engine answered the attach with something that is not HTTP.")
         data += piece
@@ -179,56 +175,8 @@ async def _error_body(sock: socket.socket, head: bytes, body: bytes) -> bytes:
     ]
     wanted = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
     while len(body) < min(wanted, _HEAD_BYTES):
-        piece = await _receive(sock)
+        piece = await dialing.receive(sock)
         if not piece:
             break
         body += piece
     return body
-
-
-async def _receive(sock: socket.socket) -> bytes:
-    while True:
-        try:
-            return sock.recv(_HEAD_BYTES)
-        except BlockingIOError:
-            await anyio.wait_readable(sock)
-
-
-async def _connect(address: UnixAddress | TcpAddress) -> socket.socket:
-    if isinstance(address, UnixAddress):
-        return await _dial(socket.AF_UNIX, address.path)
-    found = await anyio.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    fault: OSError = ConnectionRefusedError(f"{address.host} has no address")
-    for family, _, _, _, target in found:
-        try:
-            return await _dial(family, target)
-        except OSError as error:
-            fault = error
-    raise fault
-
-
-async def _dial(family: int, target: Target) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        sock.setblocking(False)  # noqa: FBT003 - the socket module's own signature
-        if family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await _establish(sock, target)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _establish(sock: socket.socket, target: Target) -> None:
-    while True:
-        code = sock.connect_ex(target)
-        if code != errno.EAGAIN:
-            break
-        # A unix listener with a full backlog: the kernel has no event for its next vacancy.
-        await anyio.sleep(_BUSY_PAUSE)
-    if code == errno.EINPROGRESS:
-        await anyio.wait_writable(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, f"{errno.errorcode.get(code, code)} at {target!r}")

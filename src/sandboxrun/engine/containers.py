@@ -17,7 +17,7 @@ from sandboxrun.engine.encode import TMPFS_INFIX, encode_container, tmpfs_volume
 from sandboxrun.engine.faults import message_of, status_fault, timeout_fault
 from sandboxrun.engine.protocol import ContainerState, ContainerSummary, KillResult, Phase
 from sandboxrun.engine.spec import ContainerSpec
-from sandboxrun.engine.transport import ATTEMPTS, Answer, Call, Lane, Transport
+from sandboxrun.engine.transport import ATTEMPTS, Answer, Call, Transport
 from sandboxrun.errors import (
     EngineConflictError,
     EngineError,
@@ -167,7 +167,6 @@ async def inspect(transport: Transport, container: str) -> ContainerState | None
             "GET",
             f"{path_of(container)}/json",
             seconds=CONTROL_SECONDS,
-            lane=Lane.CONTROL,
             attempts=ATTEMPTS,
         )
     )
@@ -208,7 +207,6 @@ async def kill(transport: Transport, container: str) -> KillResult:
             f"{path_of(container)}/kill",
             {"signal": "KILL"},
             seconds=CONTROL_SECONDS,
-            lane=Lane.CONTROL,
             attempts=ATTEMPTS,
         )
     )
@@ -268,7 +266,6 @@ async def _remove(transport: Transport, container: str, seconds: float) -> None:
         # Podman waits ten seconds for SIGTERM unless told otherwise.
         {"force": "1", "v": "1", "timeout": "0"},
         seconds=seconds,
-        lane=Lane.CONTROL,
     )
     for pause in _pauses(RETRY_PAUSE, _LONGEST_BACKOFF):
         try:

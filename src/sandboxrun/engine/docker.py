@@ -1,26 +1,18 @@
-"""The driver: Docker's Engine API, which Podman serves too. The only importer of the SDK.
+"""The driver: Docker's Engine API, which Podman serves too.
 
-The SDK knows the addresses and how to connect; calls go through `Transport`, streams through
-`open_attachment`, differences between engines through `Dialect`.
+Calls go through `Transport`, streams through `open_attachment`, differences between engines
+through `Dialect`.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final
 
 import anyio
-import anyio.to_thread
-import docker
-import docker.errors
-from docker.transport.unixconn import (
-    UnixHTTPAdapter,
-    UnixHTTPConnection,
-    UnixHTTPConnectionPool,
-)
+import anyio.lowlevel
 
 from sandboxrun.engine import archives, containers, images, volumes
 from sandboxrun.engine.address import TcpAddress, UnixAddress, parse_address
@@ -38,7 +30,7 @@ from sandboxrun.engine.protocol import (
 )
 from sandboxrun.engine.spec import ContainerSpec, VolumeSpec
 from sandboxrun.engine.transport import ATTEMPTS, Call, Transport
-from sandboxrun.errors import EngineError, EngineUnavailableError
+from sandboxrun.errors import EngineError
 
 CONNECT_SECONDS: Final = 10.0
 ATTACH_SECONDS: Final = 15.0
@@ -46,8 +38,6 @@ OLDEST_API: Final = (1, 41)
 """Docker 20.10 and Podman 4."""
 NEWEST_API: Final = (1, 47)
 """The newest API this driver was written against; newer engines still serve it."""
-_POOL: Final = 64
-_UNIX_SCHEME: Final = "http+docker://"
 
 
 class DockerEngine:
@@ -204,19 +194,11 @@ async def connect(url: str, *, seconds: float = CONNECT_SECONDS) -> DockerEngine
     nothing behind.
     """
     address = parse_address(url)
-    client = await anyio.to_thread.run_sync(_client, address)
+    bare = Transport(address)
     try:
-        return await _introduce(client, address, seconds)
-    except BaseException:
-        client.close()
-        raise
-
-
-async def _introduce(
-    client: docker.APIClient, address: UnixAddress | TcpAddress, seconds: float
-) -> DockerEngine:
-    base = str(client.base_url)
-    greeting = await _greet(Transport(client, base, address.url), seconds)
+        greeting = await _greet(bare, seconds)
+    finally:
+        bare.close()
     if greeting.api < OLDEST_API:
         raise EngineError(
             f"The engine at {address.url} speaks API {greeting.api[0]}.{greeting.api[1]}; 1.41 "
@@ -224,56 +206,13 @@ async def _introduce(
             advice="Upgrade to Docker 20.10 or Podman 4, or newer.",
         )
     api = ".".join(map(str, min(greeting.api, NEWEST_API)))
-    transport = Transport(client, f"{base}/v{api}", address.url)
-    info = parse_engine(greeting, await _facts(transport, seconds), address.url)
-    return DockerEngine(transport, address, api, greeting, info)
-
-
-def _client(address: UnixAddress | TcpAddress) -> docker.APIClient:
-    """Make the SDK's client. It reads the Docker client's configuration but does not connect."""
-    version = ".".join(map(str, OLDEST_API))
-    tcp = isinstance(address, TcpAddress)
-    base_url = address.url.replace("tcp://", "http://") if tcp else address.url
+    transport = Transport(address, f"/v{api}")
     try:
-        client = docker.APIClient(base_url=base_url, version=version, max_pool_size=_POOL)
-    except docker.errors.DockerException as error:
-        raise EngineUnavailableError(f"{address.url}: {error}") from error
-    # Proxies and .netrc of the environment are none of the engine's business.
-    client.trust_env = False
-    if isinstance(address, UnixAddress):
-        client.mount(_UNIX_SCHEME, _Adapter(f"http+unix://{address.path}", max_pool_size=_POOL))
-    return client
-
-
-class _Connection(UnixHTTPConnection):
-    """The SDK's connection, but one that could not be made does not leave its socket behind."""
-
-    def connect(self) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(self.timeout)
-            sock.connect(self.unix_socket)
-        except OSError:
-            sock.close()
-            raise
-        self.sock = sock
-
-
-class _Pool(UnixHTTPConnectionPool):
-    # The SDK's stubs describe its own pool as narrower than the one it extends.
-    def _new_conn(self) -> _Connection:  # type: ignore[override]
-        return _Connection(self.base_url, self.socket_path, self.timeout)  # type: ignore[arg-type]
-
-
-class _Adapter(UnixHTTPAdapter):
-    def get_connection(self, url: str | bytes, proxies: object = None) -> _Pool:
-        del proxies
-        with self.pools.lock:
-            pool = self.pools.get(url)
-            if pool is None:
-                pool = _Pool(str(url), self.socket_path, self.timeout, maxsize=self.max_pool_size)
-                self.pools[url] = pool
-            return pool
+        info = parse_engine(greeting, await _facts(transport, seconds), address.url)
+    except BaseException:
+        transport.close()
+        raise
+    return DockerEngine(transport, address, api, greeting, info)
 
 
 async def _greet(transport: Transport, seconds: float) -> Greeting:

@@ -6,10 +6,6 @@ import json
 from http import HTTPStatus
 from typing import Final
 
-import requests
-from requests.exceptions import ConnectionError as RequestsConnectionError
-from requests.exceptions import ConnectTimeout, Timeout
-
 from sandboxrun.errors import (
     EngineConflictError,
     EngineError,
@@ -60,39 +56,12 @@ def timeout_fault(what: str, seconds: float) -> EngineTimeoutError:
 
 def connection_fault(what: str, url: str, error: OSError) -> EngineError:
     """Return the fault for a connection that could not be made or broke."""
-    for cause in _causes(error):
-        if isinstance(cause, PermissionError):
-            return EngineUnavailableError(
-                f"This user may not use the engine at {url}.",
-                advice="Add the user to the group that owns the socket (docker group), or choose "
-                "another engine with --engine.",
-            )
-        if isinstance(cause, _NOBODY):
-            return EngineUnavailableError(f"No engine answers at {url}: {shown(str(cause))}.")
+    if isinstance(error, PermissionError):
+        return EngineUnavailableError(
+            f"This user may not use the engine at {url}.",
+            advice="Add the user to the group that owns the socket (docker group), or choose "
+            "another engine with --engine.",
+        )
+    if isinstance(error, _NOBODY):
+        return EngineUnavailableError(f"No engine answers at {url}: {shown(str(error))}.")
     return EngineError(f"{what}: the connection to {url} broke: {shown(str(error))}.")
-
-
-def client_fault(
-    what: str, url: str, seconds: float, error: requests.RequestException
-) -> EngineError:
-    """Return the fault for an exception of the HTTP client."""
-    if isinstance(error, Timeout) and not isinstance(error, ConnectTimeout):
-        return timeout_fault(what, seconds)
-    if any(isinstance(cause, TimeoutError) for cause in _causes(error)):
-        return timeout_fault(what, seconds)
-    if isinstance(error, (ConnectTimeout, RequestsConnectionError)):
-        return connection_fault(what, url, error)
-    return EngineError(f"{what}: {shown(str(error))}")
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and everything nested in it: clients hide causes in arguments."""
-    found: list[BaseException] = []
-    waiting: list[object] = [error]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, BaseException) and item not in found:
-            found.append(item)
-            waiting += [item.__cause__, item.__context__, *item.args]
-            waiting.append(getattr(item, "reason", None))
-    return found

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from sandboxrun.engine.answers import last_stream_id, parse_document, parse_image
 from sandboxrun.engine.faults import shown, status_fault
 from sandboxrun.engine.protocol import ImageInfo
-from sandboxrun.engine.transport import ATTEMPTS, Call, Lane, Transport
+from sandboxrun.engine.transport import ATTEMPTS, Call, Transport
 from sandboxrun.errors import EngineError
 
 IMPORT_SECONDS: Final = 900.0
@@ -66,7 +66,6 @@ async def import_image(
         f"/images/create?{query}",
         content_type=_TAR,
         seconds=IMPORT_SECONDS,
-        lane=Lane.BULK,
     )
     answer = await transport.upload(call, tar)
     if answer.status != HTTPStatus.OK:
@@ -102,7 +101,6 @@ async def build_image(
         body=context,
         content_type=_TAR,
         seconds=BUILD_LINE_SECONDS,
-        lane=Lane.BULK,
     )
     # A failed step raises here, in the middle of the answer: the connection must not wait for
     # the garbage collector.

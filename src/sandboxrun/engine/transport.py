@@ -1,21 +1,20 @@
-"""Blocking HTTP calls to the engine, each on a thread, each with its own deadline.
+"""HTTP calls to the engine, each with its own deadline for the whole of it.
 
-The HTTP client has a timeout for each socket operation; the caller has a deadline for the whole
-call. A peer that accepts and never answers, or drips, ends at the deadline: the thread is left to
-its own timeout and its result is dropped.
+A peer that accepts and never answers, or drips, ends at the deadline. Calls wait for nobody but
+the engine: there are as many connections as calls at once, so a kill or an inspection never
+stands behind anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Final, TypeVar
+from typing import Final
+from urllib.parse import urlencode
 
 import anyio
-import anyio.from_thread
-import anyio.to_thread
-import requests
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
@@ -23,30 +22,19 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from sandboxrun.engine.faults import client_fault, connection_fault, status_fault, timeout_fault
+from sandboxrun.engine.address import TcpAddress, UnixAddress
+from sandboxrun.engine.faults import connection_fault, status_fault, timeout_fault
+from sandboxrun.engine.http_connection import Head, HttpConnection
 from sandboxrun.errors import EngineError
 
 ATTEMPTS: Final = 3
 """Tries of an idempotent call whose connection broke."""
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-_GRACE: Final = 1.0
-"""The client's own timeout is this much later than the caller's deadline, in seconds."""
-_THREADS: Final = 32
-_CONTROL_THREADS: Final = 32
-_BULK_THREADS: Final = 8
+_IDLE: Final = 16
+"""Connections kept for the next calls."""
 _PIECE: Final = 64 * 1024
 _FIRST_ERROR: Final = 400
-T = TypeVar("T")
-
-
-class Lane(Enum):
-    """Which threads carry a call. Kill and inspect must never wait behind anything else."""
-
-    GENERAL = auto()
-    CONTROL = auto()
-    BULK = auto()
-    """Archives, builds and imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +50,6 @@ class Call:
     body: bytes | None = None
     content_type: str | None = None
     seconds: float = 15.0
-    lane: Lane = Lane.GENERAL
     attempts: int = 1
     """More than one only for idempotent calls."""
 
@@ -74,24 +61,21 @@ class Answer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case."""
 
 
 class Transport:
-    """The client's session and the threads that use it."""
+    """The way to one engine. ``prefix`` comes before every path."""
 
-    def __init__(self, session: requests.Session, base: str, url: str) -> None:
-        self._session = session
-        self._base = base
-        self._url = url
-        self._limiters = {
-            Lane.GENERAL: anyio.CapacityLimiter(_THREADS),
-            Lane.CONTROL: anyio.CapacityLimiter(_CONTROL_THREADS),
-            Lane.BULK: anyio.CapacityLimiter(_BULK_THREADS),
-        }
+    def __init__(self, address: UnixAddress | TcpAddress, prefix: str = "") -> None:
+        self._address = address
+        self._prefix = prefix
+        self._idle: list[HttpConnection] = []
+        self._closed = False
         self._retrying = AsyncRetrying(
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
-            retry=retry_if_exception_type(requests.ConnectionError),
+            retry=retry_if_exception_type(ConnectionError),
             sleep=anyio.sleep,
             reraise=True,
         )
@@ -102,21 +86,11 @@ class Transport:
         Raises `EngineTimeoutError`, `EngineUnavailableError` or `EngineError`. Cancelling drops
         the answer; the engine may still carry the call out.
         """
-
-        def exchange() -> Answer:
-            with self._open(call, stream=False) as response:
-                return Answer(response.status_code, response.content, response.headers)
-
-        if call.attempts == 1:
-            return await self.on_thread(call, exchange)
-        try:
-            with anyio.fail_after(call.seconds):
-                # A copy, because the state of the tries is kept in the object.
-                return await self._retrying.copy()(self._raw, call, exchange)
-        except TimeoutError as error:
-            raise timeout_fault(call.what, call.seconds) from error
-        except requests.RequestException as error:
-            raise client_fault(call.what, self._url, call.seconds, error) from error
+        with self._bounded(call):
+            if call.attempts == 1:
+                return await self._exchange(call, None)
+            # A copy, because the state of the tries is kept in the object.
+            return await self._retrying.copy()(self._exchange, call, None)
 
     async def demand(self, call: Call) -> bytes:
         """Return the body of a successful answer. Raises the fault of any other. See `ask`."""
@@ -127,89 +101,113 @@ class Transport:
 
     async def download(self, call: Call, limit: int) -> Answer:
         """Return an answer of at most ``limit`` bytes. Raises `EngineError` beyond. See `ask`."""
-
-        def exchange() -> Answer:
-            with self._open(call, stream=True) as response:
-                body = bytearray()
-                for piece in response.iter_content(_PIECE):
-                    body += piece
-                    # A refusal is not what the limit is for.
-                    if len(body) > (limit if response.ok else max(limit, _PIECE)):
-                        raise EngineError(f"{call.what}: more than {limit} bytes.")
-                return Answer(response.status_code, bytes(body))
-
-        return await self.on_thread(call, exchange)
+        with self._bounded(call):
+            return await self._exchange(call, limit)
 
     async def upload(self, call: Call, pieces: AsyncIterator[bytes]) -> Answer:
         """Send ``pieces`` as the body. ``call.seconds`` bounds the whole. See `ask`."""
-
-        def body() -> Iterator[bytes]:
-            while True:
-                piece = anyio.from_thread.run(_next_or_none, pieces)
-                if piece is None:
-                    return
-                if piece:
-                    yield piece
-
-        def exchange() -> Answer:
-            with self._open(call, stream=False, data=body()) as response:
-                return Answer(response.status_code, response.content)
-
-        return await self.on_thread(call, exchange)
+        with self._bounded(call):
+            async with self._asked(call, pieces) as (connection, head):
+                return Answer(head.status, await _whole(connection), head.headers)
 
     async def lines(self, call: Call) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a streamed answer; ``call.seconds`` bounds the wait for each.
 
         Raises the fault of an error status. See `ask`.
         """
-        response = await self.on_thread(call, lambda: self._open(call, stream=True))
-        try:
-            if response.status_code >= _FIRST_ERROR:
-                body = await self.on_thread(call, lambda: response.content)
-                raise status_fault(call.what, response.status_code, body)
-            source = response.iter_lines(_PIECE)
-            while (line := await self.on_thread(call, lambda: next(source, None))) is not None:
-                yield line
-        finally:
-            response.close()
-
-    async def on_thread(self, call: Call, work: Callable[[], T]) -> T:
-        """Run blocking ``work`` for ``call``. Raises its faults as ours. See `ask`."""
-        try:
-            with anyio.fail_after(call.seconds):
-                return await self._raw(call, work)
-        except TimeoutError as error:
-            raise timeout_fault(call.what, call.seconds) from error
-        except requests.RequestException as error:
-            raise client_fault(call.what, self._url, call.seconds, error) from error
-        except OSError as error:
-            raise connection_fault(call.what, self._url, error) from error
-
-    async def _raw(self, call: Call, work: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(
-            work, abandon_on_cancel=True, limiter=self._limiters[call.lane]
-        )
-
-    def _open(
-        self, call: Call, *, stream: bool, data: Iterator[bytes] | None = None
-    ) -> requests.Response:
-        headers = {"Content-Type": call.content_type} if call.content_type else None
-        return self._session.request(
-            call.method,
-            self._base + call.path,
-            params=call.params,
-            json=call.document,
-            data=call.body if data is None else data,
-            headers=headers,
-            timeout=call.seconds + _GRACE,
-            allow_redirects=False,
-            stream=stream,
-        )
+        async with self._streamed(call) as (connection, head):
+            if head.status >= _FIRST_ERROR:
+                with self._bounded(call):
+                    raise status_fault(call.what, head.status, await _whole(connection))
+            body, rest = connection.body(), b""
+            while True:
+                with self._bounded(call):
+                    piece = await anext(body, None)
+                if piece is None:
+                    break
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    yield line
+            if rest:
+                yield rest
 
     def close(self) -> None:
-        """Close idle connections."""
-        self._session.close()
+        """Close idle connections, and each other one at its end."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _exchange(self, call: Call, limit: int | None) -> Answer:
+        async with self._asked(call, call.body) as (connection, head):
+            if limit is not None and head.status >= _FIRST_ERROR:
+                # A refusal is not what the limit is for.
+                limit = max(limit, _PIECE)
+            body = await _whole(connection, call.what, limit)
+            return Answer(head.status, body, head.headers)
+
+    @asynccontextmanager
+    async def _asked(
+        self, call: Call, body: bytes | AsyncIterator[bytes] | None
+    ) -> AsyncIterator[tuple[HttpConnection, Head]]:
+        connection = self._kept(call) or await HttpConnection.dial(self._address)
+        try:
+            yield connection, await self._sent(connection, call, body)
+        except BaseException:
+            connection.close()
+            raise
+        if not self._closed and len(self._idle) < _IDLE and connection.renew():
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    @asynccontextmanager
+    async def _streamed(self, call: Call) -> AsyncIterator[tuple[HttpConnection, Head]]:
+        """Ask on a connection of its own; only the head is bounded here."""
+        with self._bounded(call):
+            connection = await HttpConnection.dial(self._address)
+        try:
+            with self._bounded(call):
+                head = await self._sent(connection, call, call.body)
+            yield connection, head
+        finally:
+            connection.close()
+
+    async def _sent(
+        self, connection: HttpConnection, call: Call, body: bytes | AsyncIterator[bytes] | None
+    ) -> Head:
+        headers = [] if call.content_type is None else [("Content-Type", call.content_type)]
+        if call.document is not None:
+            headers = [("Content-Type", "application/json")]
+            body = json.dumps(call.document).encode()
+        target = self._prefix + call.path
+        if call.params:
+            target += "?" + urlencode(call.params)
+        return await connection.ask(call.method, target, headers, body)
+
+    def _kept(self, call: Call) -> HttpConnection | None:
+        """Return an idle connection, for calls that may be repeated if it turns out to be dead."""
+        while call.attempts > 1 and self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+        return None
+
+    @contextmanager
+    def _bounded(self, call: Call) -> Iterator[None]:
+        try:
+            with anyio.fail_after(call.seconds):
+                yield
+        except TimeoutError as error:
+            raise timeout_fault(call.what, call.seconds) from error
+        except OSError as error:
+            raise connection_fault(call.what, self._address.url, error) from error
 
 
-async def _next_or_none(pieces: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(pieces, None)
+async def _whole(connection: HttpConnection, what: str = "", limit: int | None = None) -> bytes:
+    body = bytearray()
+    async for piece in connection.body():
+        body += piece
+        if limit is not None and len(body) > limit:
+            raise EngineError(f"{what}: more than {limit} bytes.")
+    return bytes(body)
