@@ -77,6 +77,8 @@ async def test_a_command_runs_in_it(subject: Subject) -> None:
         await sandbox.start()
         await sandbox.run(request, None, output.append)
         await sandbox.finish(output.append)
+        assert sandbox.is_over
+        assert await sandbox.contradiction() is None
         assert sandbox.state is not None
     text = b"".join(each.data for each in output).decode()
     uid = spec.user.partition(":")[0]

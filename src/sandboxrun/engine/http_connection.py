@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,7 @@ class HttpConnection:
     async def ask(
         self, method: str, target: str, headers: Headers, body: bytes | AsyncIterable[bytes] | None
     ) -> Head:
-        """Send a request and return the head of its answer; `body` gives the rest.
+        """Send a request and return the head of its answer; `read` gives the rest.
 
         A body of unknown length is sent in chunks. Raises `OSError`. Cancelled, the connection
         is of no more use.
@@ -66,10 +66,12 @@ class HttpConnection:
             return await self._head()
         return await self._head()
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the body of the answer. Raises `OSError`. Cancelled as `ask`."""
+    async def read(self) -> bytes:
+        """Return the next piece of the body, empty at its end. Raises `OSError`. See `ask`."""
         while isinstance(event := await self._event(), h11.Data):
-            yield bytes(event.data)
+            if event.data:
+                return bytes(event.data)
+        return b""
 
     def renew(self) -> bool:
         """Make ready for another exchange; False where this was the last one."""

@@ -119,11 +119,11 @@ class Transport:
             if head.status >= _FIRST_ERROR:
                 with self._bounded(call):
                     raise status_fault(call.what, head.status, await _whole(connection))
-            body, rest = connection.body(), b""
+            rest = b""
             while True:
                 with self._bounded(call):
-                    piece = await anext(body, None)
-                if piece is None:
+                    piece = await connection.read()
+                if not piece:
                     break
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
@@ -206,7 +206,7 @@ class Transport:
 
 async def _whole(connection: HttpConnection, what: str = "", limit: int | None = None) -> bytes:
     body = bytearray()
-    async for piece in connection.body():
+    while piece := await connection.read():
         body += piece
         if limit is not None and len(body) > limit:
             raise EngineError(f"{what}: more than {limit} bytes.")
