@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 
 import anyio
-import structlog
 
 from sandboxrun.approval.authorise import Permit
 from sandboxrun.concluding import conclude
@@ -77,7 +76,7 @@ async def _permit(tools: Tools, progress: Progress) -> Permit | None:
         )
     progress.decision = answer.decision
     obligations = answer.decision.obligations
-    progress.fitted = fitted(obligations.limits, tools.info, asked=job.request.limits)
+    progress.fitted = fitted(obligations.limits, tools.maker.info, asked=job.request.limits)
     progress.job = replace(
         job, limits=progress.fitted.limits, timeout_seconds=obligations.timeout_seconds
     )

@@ -52,4 +52,4 @@ def cancelling(
         portal.wrap_async_context_manager(Runner.open(settings)) as runner,
     ):
         patch.setattr(runner_module, "execute", interrupter.execute)
-        yield Cancelling(runner, portal, interrupter, settings, kind, stride)
+        yield Cancelling(runner, portal, interrupter, settings, kind, stride, slots > 0)

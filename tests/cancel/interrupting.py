@@ -69,3 +69,4 @@ class Cancelling:
     settings: Settings
     kind: EngineKind
     stride: int
+    warm: bool

@@ -79,7 +79,8 @@ def test_a_run_cancelled_at_any_await_point_ends_once_and_leaves_nothing(
         _settled_once(cancelling, outcome)
     assert statuses[0] is Status.CANCELLED
     # How many points follow the end depends on how often the engine is asked about it.
-    assert statuses.count(Status.CANCELLED) > 50 // cancelling.stride
+    # A warm run has fewer, for its container is made by nobody's run.
+    assert statuses.count(Status.CANCELLED) > (20 if cancelling.warm else 50) // cancelling.stride
     assert cancelling.portal.call(_left, cancelling) == []
     print(f"{points} await points, {statuses.count(Status.CANCELLED)} cancelled")  # noqa: T201
 
