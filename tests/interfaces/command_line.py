@@ -113,5 +113,6 @@ def cleaned(command_line: CommandLine) -> Iterator[None]:
     label = command_line.label
     yield
     assert command_line.docker("ps", "-aq", "--filter", label) == b""
-    for volume in command_line.volumes():
+    left = command_line.docker("volume", "ls", "-q", "--filter", label).decode().split()
+    for volume in left:
         command_line.docker("volume", "rm", volume)

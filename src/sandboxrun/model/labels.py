@@ -4,6 +4,8 @@ from __future__ import annotations
 
 INSTALLATION = "sandboxrun.installation"
 """Which state directory it belongs to. Nothing of another installation is ever touched."""
+STATE = "sandboxrun.state"
+"""Where that directory was when the object was made: ``HOST:PATH``."""
 ROLE = "sandboxrun.role"
 OWNER = "sandboxrun.owner"
 """The process that must be alive for it to be kept."""

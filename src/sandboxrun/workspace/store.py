@@ -173,6 +173,7 @@ def _let_go(tx: rows.Connection, engine_id: str, store_id: str) -> None:
 async def _made(engine: Engine, engine_id: str, state: Store) -> OverlayStore:
     tags = (
         (labels.INSTALLATION, state.directory.installation_id),
+        (labels.STATE, f"{os.uname().nodename}:{state.directory.path}"),
         (labels.ROLE, labels.ROLE_STORE),
     )
     wanted = StoreRow(secrets.token_hex(16), f"sandboxrun-{secrets.token_hex(5)}", new_layer_id())
