@@ -1,5 +1,6 @@
 # make demo   from a clone to a real command in a real container
 # make test   lint, types and the whole default suite, on real engines
+# make docs   write docs/cli.md and check every command line of the documentation
 SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -43,6 +44,10 @@ check: lint
 format: dev
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+docs: dev
+	$(PY) scripts/cli_reference.py > docs/cli.md
+	$(PY) -m pytest -q tests/interfaces/test_docs.py
 
 TEST := SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest
 

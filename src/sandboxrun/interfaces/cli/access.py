@@ -23,7 +23,7 @@ class Switch(StrEnum):
 
 def access_command(
     workspace: Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its name.")],
-    switch: Annotated[Switch, typer.Argument(help="on or off.")],
+    switch: Annotated[Switch, typer.Argument(metavar="on|off", help="Whether they may.")],
 ) -> None:
     """Let commands run in a workspace, or refuse them all. What runs already goes on."""
     settings = Settings.read()

@@ -16,7 +16,11 @@ from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.question_text import question_text
 from sandboxrun.interfaces.cli.signals import run
 
-app = typer.Typer(name="approvals", help="Questions that wait for a yes.", no_args_is_help=True)
+app = typer.Typer(
+    name="approvals",
+    help="List and answer the questions that wait for a yes.",
+    no_args_is_help=True,
+)
 
 ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="Its id.")]
 

@@ -23,7 +23,9 @@ from sandboxrun.opening import artifacts_of
 from sandboxrun.output.escape import TerminalEscaper
 from sandboxrun.state.artifacts import ArtifactRows
 
-app = typer.Typer(name="artifact", help="The complete output of runs.", no_args_is_help=True)
+app = typer.Typer(
+    name="artifact", help="List and read the complete output of runs.", no_args_is_help=True
+)
 
 
 @app.command("list")

@@ -22,7 +22,11 @@ from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table, printable
 
-app = typer.Typer(name="audit", help="The signed record of what ran.", no_args_is_help=True)
+app = typer.Typer(
+    name="audit",
+    help="Verify, show and export the signed record of what ran.",
+    no_args_is_help=True,
+)
 
 
 @app.command("verify")

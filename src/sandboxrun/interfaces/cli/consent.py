@@ -21,7 +21,9 @@ from sandboxrun.screening import screen
 from sandboxrun.state.store import Store
 
 app = typer.Typer(
-    name="consent", help="Who accepted which policies for a workspace.", no_args_is_help=True
+    name="consent",
+    help="Show and give consent to the policies of a workspace.",
+    no_args_is_help=True,
 )
 
 WorkspaceArgument = Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its name.")]

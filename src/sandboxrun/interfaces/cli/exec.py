@@ -63,21 +63,30 @@ class ExecCommand(TyperCommand):
 def exec_command(
     ctx: typer.Context,
     command: Annotated[
-        str | None, typer.Argument(help="A shell command. Or: -- PROG ARG… to run without a shell.")
+        str | None,
+        typer.Argument(
+            metavar="COMMAND", help="A shell command. Or: -- PROG ARG… to run without a shell."
+        ),
     ] = None,
     workspace: Annotated[
         str | None, typer.Option("--workspace", "-w", help="Workspace; default: a throwaway one.")
     ] = None,
     cwd: Annotated[str | None, typer.Option(help="Working directory in the sandbox.")] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", "-t", help="Limit of the command's own time, s.")
+        float | None,
+        typer.Option("--timeout", "-t", metavar="S", help="Limit of the command's own time."),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="K=V, visible in records. Repeatable.")
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K=V", help="Visible in records. Repeatable."),
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", help="Name of a variable of yours: passed on, never shown."),
+        typer.Option(
+            "--secret",
+            metavar="NAME",
+            help="A variable of yours: passed on, never shown. Repeatable.",
+        ),
     ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Mount the frozen state, read-only.")
@@ -95,13 +104,19 @@ def exec_command(
         bool, typer.Option("--stdin", help="Pass this process's standard input on.")
     ] = False,
     on_output_limit: Annotated[
-        OnOutputLimit, typer.Option(help="What happens to a run that writes more than is kept.")
+        OnOutputLimit,
+        typer.Option(
+            metavar="end|discard", help="What happens to a run that writes more than is kept."
+        ),
     ] = OnOutputLimit.END,
     keep_output: Annotated[
         bool, typer.Option("--keep-output", help="Make an artifact even of a short output.")
     ] = False,
     preview: Annotated[
-        PreviewShape, typer.Option(help="Which part of a long output the outcome shows.")
+        PreviewShape,
+        typer.Option(
+            metavar="tail|head+tail", help="Which part of a long output the outcome shows."
+        ),
     ] = PreviewShape.TAIL,
     policy: Annotated[
         str | None, typer.Option(help="Host policy: default, strict, ci, rollout, or a file.")
@@ -122,8 +137,9 @@ def exec_command(
 
     The container has no network, hard limits and a scrubbed environment, and is gone afterwards.
 
-    Exit status: the command's own; 2 usage, 75 quota, 77 refused, denied or consent required, 121 lost, 122 output limit, 124 timed out, 125 engine, image or working
-    directory, 126 not executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
+    Exit status: the command's own; 2 usage, 75 quota, 77 refused, denied or consent required, 121
+    lost, 122 output limit, 124 timed out, 125 engine, image or working directory, 126 not
+    executable, 127 not found, 128+n signal, 130 cancelled, 137 out of memory.
     """
     argv: Sequence[str] | None = ctx.meta.get(_ARGV)
     if command is None and argv is None:

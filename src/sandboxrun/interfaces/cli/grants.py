@@ -15,7 +15,9 @@ from sandboxrun.interfaces.cli.options import JsonOption
 from sandboxrun.interfaces.cli.signals import run
 from sandboxrun.interfaces.cli.tables import print_table
 
-app = typer.Typer(name="grants", help="What an 'always' allowed.", no_args_is_help=True)
+app = typer.Typer(
+    name="grants", help="List and take back what an 'always' allowed.", no_args_is_help=True
+)
 
 
 @app.command("list")

@@ -50,7 +50,11 @@ from sandboxrun.model import labels
 from sandboxrun.state.directory import StateDirectory
 from sandboxrun.state.owner import Owner
 
-app = typer.Typer(name="image", help="Images that commands run in.", no_args_is_help=True)
+app = typer.Typer(
+    name="image",
+    help="Build, list and check the images that commands run in.",
+    no_args_is_help=True,
+)
 
 _WORK_DIRECTORY = "image-build"
 _MB = 1_000_000
@@ -119,7 +123,7 @@ def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> No
 @app.command("check")
 def check_command(
     image: Annotated[
-        str | None, typer.Argument(help="Tag or id; default: the image runs use.")
+        str | None, typer.Argument(metavar="IMAGE", help="Tag or id; default: the image runs use.")
     ] = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,

@@ -43,7 +43,7 @@ _PIPE_CLOSED: Final = 141
 
 app = typer.Typer(
     name=NAME,
-    help="A bash tool for AI agents: every command in its own throwaway, hardened container.",
+    help="Run commands for AI agents, each in a throwaway, hardened container of its own.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -84,7 +84,10 @@ async def _recover(run: RunRow) -> None:
 def _root(
     ctx: typer.Context,
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     del show_version

@@ -34,7 +34,11 @@ from sandboxrun.policy.load import checked_policy, read_policy
 from sandboxrun.screening import screen, screen_argv
 from sandboxrun.screening.facts import Facts
 
-app = typer.Typer(name="policy", help="Policy files and what they decide.", no_args_is_help=True)
+app = typer.Typer(
+    name="policy",
+    help="Check and explain policies, and give workspaces their own.",
+    no_args_is_help=True,
+)
 
 _SHOWN_ROWS = 10
 PolicyOption = Annotated[

@@ -15,7 +15,7 @@ from sandboxrun.interfaces.cli.tables import print_table
 from sandboxrun.quota.admission import shown
 from sandboxrun.quota.standing import Line, standing_of
 
-app = typer.Typer(name="quota", help="What runs may have at once.", no_args_is_help=True)
+app = typer.Typer(name="quota", help="Show what runs may have at once.", no_args_is_help=True)
 
 
 @app.command("show")

@@ -20,7 +20,9 @@ from sandboxrun.state.cancelling import Cancelled, CancelReport, Recover, cancel
 from sandboxrun.state.runs import RunRow, Runs
 from sandboxrun.state.store import Store
 
-app = typer.Typer(name="runs", help="Past and present runs.", no_args_is_help=True)
+app = typer.Typer(
+    name="runs", help="List, show, follow, cancel and export runs.", no_args_is_help=True
+)
 
 _BATCH = 200
 

@@ -61,7 +61,7 @@ def list_command(
 @app.command()
 def restore(
     name: NameArgument,
-    snapshot: Annotated[str, typer.Argument(help="The snapshot to go back to.")],
+    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="The one to go back to.")],
     engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,7 +77,7 @@ def restore(
 @app.command()
 def diff(
     name: NameArgument,
-    old: Annotated[str, typer.Argument(help="Snapshot to start from.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="Snapshot to start from.")],
     new: Annotated[
         str | None, typer.Argument(help="Snapshot to compare it with; default: the head.")
     ] = None,

@@ -17,7 +17,7 @@ from sandboxrun.model.workspace import DEFAULT_MOUNT, Workspace
 from sandboxrun.runner import Runner
 
 app = typer.Typer(help="Create, fork, list and remove workspaces.", no_args_is_help=True)
-NameArgument = Annotated[str, typer.Argument(help="The workspace's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="WORKSPACE", help="Its name.")]
 
 
 @app.command()
@@ -80,7 +80,7 @@ def show(name: NameArgument, engine: EngineOption = None, as_json: JsonOption = 
 @app.command()
 def fork(
     name: NameArgument,
-    new: Annotated[str, typer.Argument(help="Name of the new workspace.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new workspace.")],
     at: Annotated[str | None, typer.Option(help="Snapshot; default: the present state.")] = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,
