@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
@@ -13,14 +12,14 @@ COMPLETED = """
 source <(sandboxrun --show-completion)
 COMP_WORDS=(sandboxrun {words}) COMP_CWORD={place}
 COMPREPLY=()
-_sandboxrun_completion
+_sandboxrun_completion sandboxrun
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
 @pytest.fixture
-def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    yield command_line_at(tmp_path_factory.mktemp("s") / "s", tmp_path_factory.mktemp("home"))
+def sandboxrun(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    return command_line_at(tmp_path_factory.mktemp("s") / "s", tmp_path_factory.mktemp("home"))
 
 
 def test_the_version_is_the_packages(sandboxrun: CommandLine) -> None:
