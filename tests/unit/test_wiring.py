@@ -38,7 +38,6 @@ INTENDED = {
     "engine/fake.py": {"FakeEngine": FAKE},
     "engine/fake_init.py": {"exits": FAKE, "signaled": FAKE, "scripted_init": FAKE},
     "engine/fake_process.py": {"FakeAttachment.close_send": VERB, "FakeProcess.write_error": FAKE},
-    "engine/managed.py": {"ManagedEngine.is_running": TESTED},
     "engine/protocol.py": {"Attachment.close_send": VERB},
     "init/frames.py": {"FrameDecoder.in_frame": TESTED},
     "output/ordered.py": {"OrderedRedactor.waiting_bytes": TESTED},
