@@ -5,10 +5,12 @@ What is before that (some milliseconds) is Python starting itself.
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 from importlib import import_module
+
+from sandboxrun.interfaces.daemon.client import handed_over
 
 CANCELLED_STATUS = 130
 
@@ -23,5 +25,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         # Whoever starts us in the background of a script has ^C ignored; so it stays.
         signal.signal(signal.SIGINT, quit_at_once)
+    status = handed_over(sys.argv[1:])
+    if status is not None:
+        # Nothing is open, and what Python does at its end takes as long as its start.
+        os._exit(status)
     command_line = import_module("sandboxrun.interfaces.cli.main")
     sys.exit(command_line.run_command_line(sys.argv[1:]))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
@@ -13,24 +10,20 @@ import typer
 from pydantic import ValidationError
 from typer.core import TyperCommand
 
-from sandboxrun.approval.question import Approver, operator_approver
-from sandboxrun.config import Settings, host_environment
+from sandboxrun.config import Settings
 from sandboxrun.errors import InvalidEnvironmentError, UsageError
-from sandboxrun.interfaces.cli.entry import CANCELLED_STATUS
-from sandboxrun.interfaces.cli.live import Mode, follow
+from sandboxrun.interfaces.cli.exec_plan import Executor, InProcess, Plan
+from sandboxrun.interfaces.cli.live import Mode
 from sandboxrun.interfaces.cli.options import EngineOption, read_size
-from sandboxrun.interfaces.cli.signals import Signals, run_with
-from sandboxrun.interfaces.cli.terminal_approver import terminal_approver
 from sandboxrun.model.limits import Limits
-from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.output_limit import OnOutputLimit
 from sandboxrun.model.preview import PreviewShape
 from sandboxrun.model.request import Request
-from sandboxrun.model.status import exit_status
 from sandboxrun.model.validation import usage_error
-from sandboxrun.runner import Runner
 
 _ARGV = "sandboxrun.argv"
+EXECUTOR: Final = "sandboxrun.executor"
+"""Where the context holds an `Executor` other than `InProcess`."""
 _OPTIONS: Final = MappingProxyType(
     {
         "cpus": "--cpus",
@@ -148,6 +141,7 @@ def exec_command(
         )
     if command is not None and argv is not None:
         raise UsageError("Give a shell command, or a program after --, and not both.")
+    executor: Executor = ctx.meta.get(EXECUTOR, InProcess())
     settings = Settings.read(engine=engine, runtime=runtime, policy=policy)
     request = _request(
         command=command,
@@ -156,7 +150,7 @@ def exec_command(
         cwd=cwd,
         timeout_seconds=timeout,
         env=_environment(env if env is not None else []),
-        secrets=_secrets(secret if secret is not None else []),
+        secrets=_secrets(secret if secret is not None else [], executor.environment),
         on_output_limit=on_output_limit,
         keep_output=keep_output,
         preview=preview,
@@ -165,39 +159,10 @@ def exec_command(
         limits=_limits(settings.limits, cpus=cpus, memory=memory, pids=pids, disk=disk),
         principal=principal,
         conversation=conversation,
-        stdin=sys.stdin.buffer.read() if stdin else None,
+        stdin=executor.read_stdin() if stdin else None,
     )
     mode = Mode.EVENTS if events else Mode.OUTCOME if as_json else Mode.STREAMS
-    asked = Asked(approve, wait_approval)
-    signals = Signals()
-    outcome = run_with(signals, lambda: _run(settings, request, mode, asked, signals))
-    status = exit_status(outcome.status, outcome.exit_code, outcome.signal)
-    raise typer.Exit(CANCELLED_STATUS if signals.came else status)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line says about answers."""
-
-    approve: bool
-    wait_seconds: float | None
-
-
-async def _run(
-    settings: Settings, request: Request, mode: Mode, asked: Asked, signals: Signals
-) -> Outcome:
-    async with AsyncExitStack() as opened:
-        runner = await opened.enter_async_context(Runner.open(settings))
-        if asked.approve:
-            approver: Approver | None = operator_approver(settings.principal)
-        else:
-            approver = await opened.enter_async_context(terminal_approver(settings.principal))
-        run = await runner.start(
-            request, approver=approver, wait_approval_seconds=asked.wait_seconds
-        )
-        # To its end, and while the runner is closed: the outcome is told, whoever asked for it.
-        signals.call(run.request_cancel)
-        return await follow(run, mode)
+    raise typer.Exit(executor.execute(Plan(settings, request, mode, approve, wait_approval)))
 
 
 def _request(**fields: Any) -> Request:  # noqa: ANN401 - the request's own types
@@ -217,8 +182,7 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     return environment
 
 
-def _secrets(names: Sequence[str]) -> dict[str, str]:
-    ours = host_environment()
+def _secrets(names: Sequence[str], ours: Mapping[str, str]) -> dict[str, str]:
     missing = [name for name in names if name not in ours]
     if missing:
         raise InvalidEnvironmentError(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import assert_never
 
 import anyio.to_thread
 
-from sandboxrun.model.event import Event, event_json
+from sandboxrun.model.event import event_json
 from sandboxrun.model.limits import MIB
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.status import Status
@@ -49,12 +49,32 @@ class _Stream:
             self._write_all(self._escaper.finish().encode())
 
     def _write_all(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        _write_all(self._descriptor, data)
 
 
-async def follow(run: Run, mode: Mode) -> Outcome:
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Descriptors of whoever gave the command."""
+
+    stdout: int = 1
+    stderr: int = 2
+
+    def print(self, line: str) -> None:
+        """Write a line to stdout. Blocks."""
+        _write_all(self.stdout, f"{line}\n".encode())
+
+    def say(self, text: str) -> None:
+        """Write what we have to say ourselves to stderr. Blocks."""
+        _write_all(self.stderr, f"sandboxrun: {text}\n".encode("utf-8", "backslashreplace"))
+
+
+async def follow(run: Run, mode: Mode, console: Console) -> Outcome:
     """Print ``run`` in ``mode`` until it is settled and return its outcome.
 
     A reader that goes away (a closed pipe) cancels the run. Cancelling leaves the run going on.
@@ -62,15 +82,14 @@ async def follow(run: Run, mode: Mode) -> Outcome:
     try:
         match mode:
             case Mode.STREAMS:
-                await _streams(run)
-                return await _explained(run)
+                await _streams(run, console)
+                return await _explained(run, console)
             case Mode.EVENTS:
-                await _events(run)
+                await _events(run, console)
                 return await run.outcome()
             case Mode.OUTCOME:
                 outcome = await run.outcome()
-                sys.stdout.write(outcome.model_dump_json() + "\n")
-                sys.stdout.flush()
+                await anyio.to_thread.run_sync(console.print, outcome.model_dump_json())
                 return outcome
             case _:
                 assert_never(mode)
@@ -79,8 +98,8 @@ async def follow(run: Run, mode: Mode) -> Outcome:
         raise
 
 
-async def _streams(run: Run) -> None:
-    ours = {"stdout": _Stream(1), "stderr": _Stream(2)}
+async def _streams(run: Run, console: Console) -> None:
+    ours = {"stdout": _Stream(console.stdout), "stderr": _Stream(console.stderr)}
     async with aclosing(run.display()) as parts:
         async for name, data in parts:
             # In a thread: a reader of ours may be slow, and the run must not wait for it.
@@ -89,30 +108,26 @@ async def _streams(run: Run) -> None:
         stream.finish()
 
 
-async def _events(run: Run) -> None:
+async def _events(run: Run, console: Console) -> None:
     async with aclosing(run.events()) as events:
         async for event in events:
-            await anyio.to_thread.run_sync(_print_event, event)
+            await anyio.to_thread.run_sync(console.print, event_json(event))
 
 
-def _print_event(event: Event) -> None:
-    sys.stdout.write(event_json(event) + "\n")
-    sys.stdout.flush()
-
-
-async def _explained(run: Run) -> Outcome:
+async def _explained(run: Run, console: Console) -> Outcome:
     """Say on stderr what the command's own output cannot: why it was ended, and what was cut."""
     outcome = await run.outcome()
     killed = outcome.usage.oom_kills is not None and outcome.usage.oom_kills > 0
     if outcome.status not in _QUIET or killed:
-        _say(escape(outcome.reason))
+        await anyio.to_thread.run_sync(console.say, escape(outcome.reason))
     if run.output_cut and outcome.status in _QUIET:
-        _say(
+        await anyio.to_thread.run_sync(
+            console.say,
             f"The command wrote {outcome.preview.total_bytes} bytes; what is past the output limit "
-            "was counted and not kept."
+            "was counted and not kept.",
         )
     for note in clamped_notes(outcome):
-        _say(note)
+        await anyio.to_thread.run_sync(console.say, note)
     return outcome
 
 
@@ -128,7 +143,3 @@ def clamped_notes(outcome: Outcome) -> Iterator[str]:
         unit = " MiB" if name.endswith("_mib") else ""
         got = f"; it got {now[name]:g}{unit}" if name in now else ""
         yield f"{what}: {asked:g}{unit} is more than this run may have{got}."
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"sandboxrun: {text}\n")

@@ -17,6 +17,7 @@ from sandboxrun.interfaces.cli import (
     artifact,
     audit,
     consent,
+    daemon,
     engine,
     grants,
     image,
@@ -63,6 +64,7 @@ app.add_typer(approvals.app, name="approvals")
 app.add_typer(grants.app, name="grants")
 app.add_typer(consent.app, name="consent")
 app.add_typer(quota.app, name="quota")
+app.add_typer(daemon.app, name="daemon")
 app.command("screen")(screen_command)
 app.command("gc")(gc_command)
 
@@ -76,7 +78,7 @@ def _show_version(asked: bool) -> None:
 async def _recover(run: RunRow) -> None:
     """Open a runner: that settles the runs of dead owners and removes what they left."""
     del run
-    async with Runner.open(Settings.read()):
+    async with Runner.open(Settings.read(slots=0)):
         return
 
 

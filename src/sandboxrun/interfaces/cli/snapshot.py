@@ -30,7 +30,7 @@ def list_command(
     """List a workspace's snapshots, oldest first. The head is where the next run starts."""
 
     async def work() -> tuple[Workspace, tuple[Snapshot, ...]]:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             workspace = await runner.workspaces.show(name)
             return workspace, await runner.workspaces.snapshots(name)
 
@@ -68,7 +68,7 @@ def restore(
     """Make a snapshot the present state again. Later snapshots stay listed."""
 
     async def work() -> Workspace:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             return await runner.workspaces.restore(name, snapshot)
 
     show_workspaces([run(work)], as_json=as_json, one=True)
@@ -89,7 +89,7 @@ def diff(
     """Show what changed from one snapshot to another, and how much in all."""
 
     async def work() -> tuple[tuple[PathDifference, ...], Effects]:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             spaces = runner.workspaces
             end = (await spaces.show(name)).head if new is None else new
             paths = await spaces.difference(name, old, end, text=patch, limit=limit)

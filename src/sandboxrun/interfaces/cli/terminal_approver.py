@@ -30,9 +30,14 @@ async def terminal_approver(by: str) -> AsyncIterator[Approver | None]:
         yield None
         return
     try:
-        yield _Person(terminal, by).ask
+        yield person_at(terminal, by)
     finally:
         os.close(terminal)
+
+
+def person_at(terminal: int, by: str) -> Approver:
+    """Return an approver that asks at an open terminal, which stays the caller's."""
+    return _Person(terminal, by).ask
 
 
 def _open() -> int | None:

@@ -40,7 +40,7 @@ def create(
     """Create a workspace: empty, or with a copy of a directory of this host or of an image."""
     if source is not None and from_image is not None:
         raise UsageError("Give --from or --from-image, not both.")
-    settings = Settings.read(engine=engine)
+    settings = Settings.read(engine=engine, slots=0)
 
     async def work() -> Workspace:
         async with Runner.open(settings) as runner:
@@ -60,7 +60,7 @@ def list_command(engine: EngineOption = None, as_json: JsonOption = False) -> No
     """List all workspaces."""
 
     async def work() -> list[Workspace]:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             return list(await runner.workspaces.list())
 
     show_workspaces(run(work), as_json=as_json)
@@ -71,7 +71,7 @@ def show(name: NameArgument, engine: EngineOption = None, as_json: JsonOption = 
     """Show one workspace."""
 
     async def work() -> Workspace:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             return await runner.workspaces.show(name)
 
     show_workspaces([run(work)], as_json=as_json, one=True)
@@ -88,7 +88,7 @@ def fork(
     """Make an independent workspace with the state of another. Takes no time, whatever its size."""
 
     async def work() -> Workspace:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             return await runner.workspaces.fork(name, new, at=at)
 
     show_workspaces([run(work)], as_json=as_json, one=True)
@@ -99,7 +99,7 @@ def remove(name: NameArgument, engine: EngineOption = None) -> None:
     """Remove a workspace and everything in it, its snapshots included. Forks stay."""
 
     async def work() -> None:
-        async with Runner.open(Settings.read(engine=engine)) as runner:
+        async with Runner.open(Settings.read(engine=engine, slots=0)) as runner:
             await runner.workspaces.remove(name)
 
     run(work)

@@ -1,0 +1,1 @@
+"""One process per installation that keeps a runner open, for command lines that come and go."""
