@@ -25,7 +25,7 @@ from sandboxrun.runner import Runner
 from sandboxrun.state.directory import StateDirectory
 
 app = typer.Typer(
-    help="A process that keeps warm containers for `exec`; started by you, gone when idle.",
+    help="Start, show and end the process that keeps warm containers for `exec`.",
     no_args_is_help=True,
 )
 LOG: Final = "daemon.log"
@@ -42,7 +42,7 @@ IdleOption = Annotated[
 
 @app.command("run")
 def run_command(idle: IdleOption = IDLE_SECONDS) -> None:
-    """Serve in the foreground, until idle or interrupted."""
+    """Run it in the foreground, until idle or interrupted."""
     run(_served, Settings.read(), idle)
 
 
@@ -69,7 +69,7 @@ def start_command(idle: IdleOption = IDLE_SECONDS) -> None:
 
 @app.command("stop")
 def stop_command() -> None:
-    """End it: its runs are cancelled, its containers removed."""
+    """End it; its runs are cancelled and its containers removed."""
     with StateDirectory.open(Settings.read().state_dir) as directory:
         pids = _pids(directory)
         for pid in pids:
@@ -86,7 +86,7 @@ def stop_command() -> None:
 
 @app.command("status")
 def status_command(as_json: JsonOption = False) -> None:
-    """Tell whether one serves. Exit status: 0 if so, 1 if not."""
+    """Show whether one serves. Exit status: 0 if so, 1 if not."""
     with StateDirectory.open(Settings.read().state_dir) as directory:
         pids = _pids(directory)
         shown = {
