@@ -1,6 +1,6 @@
-"""Build hook: compiles the init and puts it, the images and the policies into the package.
+"""Build hook: compiles the static programs, and puts them, images and policies into the package.
 
-The wheel needs no checkout afterwards. With ``SANDBOXRUN_BUILD_ZIG=1`` the init is compiled by
+The wheel needs no checkout afterwards. With ``SANDBOXRUN_BUILD_ZIG=1`` the programs are compiled by
 zig (from PyPI) for every supported machine, otherwise by the machine's own compiler for itself.
 """
 
@@ -20,14 +20,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ZIG_SWITCH = "SANDBOXRUN_BUILD_ZIG"
 MACHINES = ("x86_64", "aarch64")
+PROGRAMS = {"init": "sandboxrun-init", "checks": "sandboxrun-probe"}
+"""Directory below ``images/``, and what is made of its sources."""
 SPELLINGS = {"amd64": "x86_64", "arm64": "aarch64"}
 FLAGS = (
     *("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2"),
     *("-static", "-s", "-pthread"),
 )
 ADVICE = (
-    "sandboxrun's init is a static C program, compiled when the package is built.\n"
-    "It needs a C compiler and a static libc: `apt-get install gcc libc6-dev` on Debian,\n"
+    "sandboxrun's init and its probe program are static C, compiled when the package is built.\n"
+    "They need a C compiler and a static libc: `apt-get install gcc libc6-dev` on Debian,\n"
     "`apk add gcc musl-dev` on Alpine, `dnf install gcc glibc-static` on Fedora;\n"
     f"or set {ZIG_SWITCH}=1 to compile with zig from PyPI."
 )
@@ -49,8 +51,9 @@ class InitBuildHook(BuildHookInterface[Any]):
         data = root / "src" / "sandboxrun" / "_data"
         machine = _machine()
         for target in MACHINES if _with_zig() else (machine,):
-            _compile(root / "images" / "init", data / "init" / target / "sandboxrun-init", target)
-        _copy(root / "images", data / "images", leave_out="init")
+            for part, name in PROGRAMS.items():
+                _compile(root / "images" / part, data / part / target / name, target)
+        _copy(root / "images", data / "images", leave_out=tuple(PROGRAMS))
         _copy(root / "policies", data / "policies")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}"
@@ -91,15 +94,13 @@ def _compile(sources: Path, binary: Path, target: str) -> None:
             text=True,
         )
         if done.returncode:
-            raise RuntimeError(f"The init does not compile:\n{done.stderr}\n{ADVICE}")
+            raise RuntimeError(f"{binary.name} does not compile:\n{done.stderr}\n{ADVICE}")
         fresh.chmod(0o755)
         fresh.replace(binary)
 
 
-def _copy(source: Path, target: Path, leave_out: str | None = None) -> None:
+def _copy(source: Path, target: Path, leave_out: tuple[str, ...] = ()) -> None:
     if target.exists():
         shutil.rmtree(target)
     if source.is_dir():
-        shutil.copytree(
-            source, target, ignore=lambda _, names: [leave_out] if leave_out in names else []
-        )
+        shutil.copytree(source, target, ignore=lambda _, names: set(leave_out) & set(names))

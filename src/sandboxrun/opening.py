@@ -39,6 +39,7 @@ from sandboxrun.output.redact import Redaction
 from sandboxrun.output.spools import SpoolPolicy
 from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.policy.authority import PolicyDigests
+from sandboxrun.policy.document import Document
 from sandboxrun.policy.load import load_policy
 from sandboxrun.policy.requested import limits_of
 from sandboxrun.quota.bounds import with_machine
@@ -90,18 +91,26 @@ class _Custody:
 
 @asynccontextmanager
 async def open_tools(
-    settings: Settings, store: Store, audit: AuditLog, engine: Engine
+    settings: Settings,
+    store: Store,
+    audit: AuditLog,
+    engine: Engine,
+    *,
+    host_policy: Document | None = None,
 ) -> AsyncIterator[Tools]:
     """Give what all runs of a runner share; leaving removes its slots and waits for removals.
 
-    Raises `ConfigurationError`, `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
+    ``host_policy`` stands in for the one ``settings`` names. Raises `ConfigurationError`,
+    `PolicyError`, `WorkspaceLostError` and engine faults. Cancelling may leave an empty
     store volume.
     """
     info = await engine.describe()
     require_runtime(settings.runtime, info)
     installation = store.directory.installation_id
+    if host_policy is None:
+        host_policy = await anyio.to_thread.run_sync(load_policy, settings.policy, screen)
     judge = Judge(
-        policy=await anyio.to_thread.run_sync(load_policy, settings.policy, screen),
+        policy=host_policy,
         audit=audit,
         approvals=Approvals(store),
         consents=Consents(store),

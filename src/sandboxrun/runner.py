@@ -37,6 +37,7 @@ from sandboxrun.output.secret_forms import Secret
 from sandboxrun.output.spools import spool_path
 from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.pipeline import execute
+from sandboxrun.policy.document import Document
 from sandboxrun.recovery import recover
 from sandboxrun.settle.cause import Cause, Stop
 from sandboxrun.settle.task_group import plain_task_group
@@ -137,12 +138,14 @@ class Runner:
     async def open(
         cls,
         settings: Settings | None = None,
+        *,
+        host_policy: Document | None = None,
         **overrides: Any,  # noqa: ANN401 - the settings' own types
     ) -> AsyncIterator[Runner]:
         """Open the state, connect to the engine, recover from crashes, and yield a runner.
 
-        ``overrides`` are fields of `Settings`, used when no ``settings`` are given. Leaving ends
-        all runs that still go on, with their outcomes. Raises `ConfigurationError`, `StateError`
+        ``overrides`` are fields of `Settings`, used when no ``settings`` are given;
+        ``host_policy`` stands in for the policy they name. Leaving ends all runs that still go on, with their outcomes. Raises `ConfigurationError`, `StateError`
         and engine faults. Cancelling while opening leaves nothing; later, see leaving.
         """
         chosen = Settings.read(**overrides) if settings is None else settings
@@ -160,7 +163,9 @@ class Runner:
                 )
             audit = await open_audit(store)
             opened.push_async_callback(audit.finish)
-            tools = await opened.enter_async_context(open_tools(chosen, store, audit, engine))
+            tools = await opened.enter_async_context(
+                open_tools(chosen, store, audit, engine, host_policy=host_policy)
+            )
             await recover(engine, audit, tools.workspaces, tools.ledger)
             redaction = await anyio.to_thread.run_sync(redaction_of, directory.path)
             group = await opened.enter_async_context(plain_task_group())

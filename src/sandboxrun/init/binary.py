@@ -1,4 +1,4 @@
-"""The compiled init that is part of the package."""
+"""The compiled programs that are part of the package: the init, and the one that probes."""
 
 from __future__ import annotations
 
@@ -30,18 +30,28 @@ def packaged_binary(machine: str) -> InitBinary:
 
     Raises `InstallError` when the package has none.
     """
+    content = packaged_program("init", BINARY_NAME, machine)
+    return InitBinary(
+        machine=_MACHINES[machine], content=content, sha256=hashlib.sha256(content).hexdigest()
+    )
+
+
+def packaged_program(part: str, name: str, machine: str) -> bytes:
+    """Return the program ``name`` of the directory ``part`` for ``machine``.
+
+    Raises `InstallError` when the package has none.
+    """
     known = _MACHINES.get(machine)
     if known is None:
         raise InstallError(
-            f"sandboxrun has no init for {machine!r} machines.",
+            f"sandboxrun has no {name} for {machine!r} machines.",
             advice=f"It runs on {', '.join(sorted(set(_MACHINES.values())))}.",
         )
-    resource = resources.files("sandboxrun") / "_data" / "init" / known / BINARY_NAME
+    resource = resources.files("sandboxrun") / "_data" / part / known / name
     if not resource.is_file():
         raise InstallError(
-            f"This installation of sandboxrun contains no init for {known}.",
+            f"This installation of sandboxrun contains no {name} for {known}.",
             advice="Install a wheel for that machine, or build from source on it (a C compiler and "
             "a static libc are needed).",
         )
-    content = resource.read_bytes()
-    return InitBinary(machine=known, content=content, sha256=hashlib.sha256(content).hexdigest())
+    return resource.read_bytes()

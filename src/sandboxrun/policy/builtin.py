@@ -27,3 +27,8 @@ CHECKS: Final = Document(
     ),
 )
 """Probes come from this package and are hostile on purpose: they are not screened."""
+
+
+def checks_policy(host: Document) -> Document:
+    """Return `CHECKS` with the limits of ``host``: what is checked is what its runs get."""
+    return CHECKS.model_copy(update={"limits": host.limits})

@@ -35,6 +35,7 @@ from sandboxrun.interfaces.cli.run_events import events_command
 from sandboxrun.interfaces.cli.screen import screen_command
 from sandboxrun.interfaces.cli.signals import Interrupted
 from sandboxrun.interfaces.cli.strict import guard
+from sandboxrun.interfaces.cli.verify import verify_command
 from sandboxrun.runner import Runner
 from sandboxrun.state.runs import RunRow
 
@@ -67,6 +68,7 @@ app.add_typer(quota.app, name="quota")
 app.add_typer(daemon.app, name="daemon")
 app.command("screen")(screen_command)
 app.command("gc")(gc_command)
+app.command("verify")(verify_command)
 
 
 def _show_version(asked: bool) -> None:
