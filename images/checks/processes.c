@@ -99,9 +99,12 @@ static void do_mnt_ns(struct answer *answer, pid_t target)
     open_of(answer, target, "ns/mnt", O_RDONLY);
 }
 
+/* Opening is allowed to everybody; writing is what counts. To what it is by default. */
 static void do_timers(struct answer *answer, pid_t target)
 {
     open_of(answer, target, "timerslack_ns", O_WRONLY);
+    if (answer->error == 0)
+        answer_result(answer, write((int)answer->value, "50000", 5));
 }
 
 static void do_oom(struct answer *answer, pid_t target)
@@ -218,9 +221,47 @@ static void attack(struct answer *answer, const char *name, pid_t target)
     answer_result(answer, -1);
 }
 
+/* A thread of the init that is not its first: some calls take the id of any thread. */
+static pid_t thread_of_init(void)
+{
+    DIR *directory = opendir("/proc/1/task");
+    pid_t found = 1;
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (atoi(entry->d_name) > 1)
+            found = atoi(entry->d_name);
+    if (directory)
+        closedir(directory);
+    return found;
+}
+
 static void process_attack(struct answer *answer, char **arguments)
 {
-    attack(answer, arguments[0], (pid_t)number(arguments[1]));
+    bool thread = strcmp(arguments[1], "thread") == 0;
+    attack(answer, arguments[0], thread ? thread_of_init() : (pid_t)number(arguments[1]));
+}
+
+/* Every signal to the init, also with data and by way of a descriptor. That this is told at all
+ * says that it lives. */
+static void process_signals(struct answer *answer, char **arguments)
+{
+    (void)arguments;
+    int fd = (int)syscall(434 /* pidfd_open */, 1, 0);
+    answer->value = answer->error = 0;
+    for (int number = 1; number <= 64; number++) {
+        answer->value += kill(1, number) == 0;
+        sigqueue(1, number, (union sigval){.sival_int = 1});
+        if (fd >= 0)
+            syscall(424 /* pidfd_send_signal */, fd, number, NULL, 0);
+    }
+    kill(-1, SIGCONT);
+    pause_ms(200);
+}
+
+static void process_clock(struct answer *answer, char **arguments)
+{
+    (void)arguments;
+    answer->error = 0;
+    answer->value = time(NULL);
 }
 
 /* The same against a process of the same user that is no child of the attacker's. */
@@ -442,5 +483,6 @@ const struct verb process_verbs[] = {
     {"daemon", 2, process_daemon},       {"heartbeat", 1, process_heartbeat},
     {"tiocsti", 0, process_tiocsti},     {"terminal", 0, process_terminal},
     {"environment", 0, process_environment}, {"ids", 0, process_ids},
-    {"sysv", 0, process_sysv},           {0},
+    {"sysv", 0, process_sysv},           {"signals", 0, process_signals},
+    {"clock", 0, process_clock},         {0},
 };

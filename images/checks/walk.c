@@ -166,4 +166,73 @@ static void walk_token(struct answer *answer, char **arguments)
     descend(&walk, 0);
 }
 
-const struct verb walk_verbs[] = {{"walk", 0, walk_kinds}, {"scan", 1, walk_token}, {0}};
+static bool anything_readable(char *path, int depth)
+{
+    struct stat found;
+    size_t length = strlen(path);
+    bool yes = false;
+    if (lstat(path, &found))
+        return false;
+    if (S_ISREG(found.st_mode)) {
+        char byte;
+        int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        /* In /sys reading may mean doing something, so there opening says enough. */
+        bool sys = strncmp(path, "/sys/", 5) == 0;
+        yes = fd >= 0 && (sys || read(fd, &byte, 1) == 1);
+        if (fd >= 0)
+            close(fd);
+        return yes;
+    }
+    DIR *directory = S_ISDIR(found.st_mode) && depth < MAX_DEPTH ? opendir(path) : NULL;
+    for (struct dirent *entry; directory && !yes && (entry = readdir(directory));) {
+        if (entry->d_name[0] == '.' || length + strlen(entry->d_name) + 2 > PATH_SIZE)
+            continue;
+        snprintf(path + length, PATH_SIZE - length, "/%s", entry->d_name);
+        yes = anything_readable(path, depth + 1);
+        path[length] = 0;
+    }
+    if (directory)
+        closedir(directory);
+    return yes;
+}
+
+static void name_readable(struct answer *answer, const char *parent, bool skip_numbers)
+{
+    DIR *directory = opendir(parent);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        char path[PATH_SIZE];
+        bool number = entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
+        if (entry->d_name[0] == '.' || (skip_numbers && number))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", parent, entry->d_name);
+        if (strcmp(path, "/sys/devices/virtual") == 0)
+            name_readable(answer, path, false);
+        else if (anything_readable(path, 0)) {
+            answer_text(answer, "%s\n", path);
+            answer->value++;
+        }
+    }
+    if (directory)
+        closedir(directory);
+}
+
+/* Everything of the kernel's that can be read, by its place: /proc/X, /sys/X/Y, and a level deeper
+ * for what has no device. Links in /sys are not followed: what they lead to has a place of its own. */
+static void walk_visible(struct answer *answer, char **arguments)
+{
+    (void)arguments;
+    answer->value = answer->error = 0;
+    name_readable(answer, "/proc", true);
+    DIR *directory = opendir("/sys");
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.') {
+            char path[PATH_SIZE];
+            snprintf(path, sizeof path, "/sys/%s", entry->d_name);
+            name_readable(answer, path, false);
+        }
+    if (directory)
+        closedir(directory);
+}
+
+const struct verb walk_verbs[] = {
+    {"walk", 0, walk_kinds}, {"scan", 1, walk_token}, {"visible", 0, walk_visible}, {0}};

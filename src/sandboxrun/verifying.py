@@ -16,11 +16,12 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from sandboxrun.checks.attempt import parse_begun
 from sandboxrun.checks.canary import PlacedCanaries, placed_canaries
 from sandboxrun.checks.host import look_at_host
 from sandboxrun.checks.probe import Probe, Seen
 from sandboxrun.checks.result import Result, result_of
-from sandboxrun.checks.subject import PROGRAM_NAME, Ran, observe, packaged_probe
+from sandboxrun.checks.subject import PROGRAM_NAME, Ran, observe, packaged_probe, run_attempts
 from sandboxrun.checks.surroundings import Surroundings
 from sandboxrun.config import Settings
 from sandboxrun.engine.protocol import EngineInfo
@@ -154,8 +155,15 @@ async def _surroundings(
 
 
 async def _seen(subject: RunnerSubject, around: Surroundings, probes: Sequence[Probe]) -> Seen:
-    """Try everything the probes want, each thing once: all at once, and what takes resources alone."""
-    together = [probe for probe in probes if not probe.resource]
+    """Try everything the probes want, each thing once: all in one run, but what wants its own."""
+    together = [probe for probe in probes if not (probe.alone or probe.resource)]
     attempts = list(dict.fromkeys(a for probe in together for a in probe.attempts_in(around)))
     observations = dict(zip(attempts, await observe(subject, attempts), strict=True))
+    for probe in probes:
+        if probe.alone or probe.resource:
+            own = probe.attempts_in(around)
+            ran = await run_attempts(subject, own)
+            observations |= zip(
+                own, parse_begun(ran.output, len(own), ended=ran.ended), strict=True
+            )
     return Seen(observations, around)

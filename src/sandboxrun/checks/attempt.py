@@ -17,6 +17,7 @@ from sandboxrun.errors import ProtocolError
 DEFAULT_SECONDS: Final = 10.0
 MAX_ARGUMENTS: Final = 8
 _REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EROFS})
+_LIMIT_ENDS: Final = frozenset({"out_of_memory", "disk_limit", "output_limit", "signal 9"})
 _FILTERED: Final = "signal 31"
 """SIGSYS: how a filter ends those who use another ABI."""
 
@@ -58,6 +59,11 @@ class Observation:
     def killed(self) -> bool:
         """Whether a filter ended whoever tried."""
         return self.end == _FILTERED
+
+    @property
+    def ended_by_limit(self) -> bool:
+        """Whether the run it was made in ended at a limit, which is an answer, too."""
+        return self.end in _LIMIT_ENDS
 
     @property
     def succeeded(self) -> bool:
@@ -102,6 +108,16 @@ def parse_observations(output: bytes, count: int) -> tuple[Observation, ...]:
             f"The probe program answered {max(len(lines) - 1, 0)} of {count} attempts."
         )
     return tuple(_observation(index, _document(line)) for index, line in enumerate(lines[:-1]))
+
+
+def parse_begun(output: bytes, count: int, *, ended: str) -> tuple[Observation, ...]:
+    """Return the observations of a run that may have been ended; ``ended`` says how it was.
+
+    Raises `ProtocolError` when what there is is not the program's.
+    """
+    lines = output.split(b"\n")[:-1][:count]
+    found = tuple(_observation(index, _document(line)) for index, line in enumerate(lines))
+    return found + (Observation(end=ended, value=-1),) * (count - len(found))
 
 
 def _document(line: bytes) -> object:

@@ -39,14 +39,14 @@ def failed(attempts: tuple[Attempt, ...], seen: Seen) -> Verdict:
 def unopened(attempts: tuple[Attempt, ...], seen: Seen) -> Verdict:
     """No file could be opened; where none exists, there was nothing to keep shut."""
     if all(seen(each).error in _ABSENT for each in attempts):
-        return not_applicable("the kernel has none of these files")
+        return not_applicable("there are none of these files")
     return failed(attempts, seen)
 
 
 def hidden(attempts: tuple[Attempt, ...], seen: Seen) -> Verdict:
     """Files and directories are empty or cannot be read; where none exists, nothing was hidden."""
     if all(seen(each).error in _ABSENT for each in attempts):
-        return not_applicable("the kernel has none of these files")
+        return not_applicable("there are none of these files")
     shown = [
         f"{each.arguments[0]}: {seen(each).value} {'entries' if each.verb == 'list' else 'bytes'}"
         for each in attempts

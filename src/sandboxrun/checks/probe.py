@@ -114,8 +114,10 @@ class Probe:
     judge: Judge
     excuses: tuple[Excuse, ...] = ()
     """Where it is not promised. Everywhere else it is."""
+    alone: bool = False
+    """Whether it wants a run of its own, because it may end others' attempts."""
     resource: bool = False
-    """Whether it takes resources up to their limit, in a run of its own."""
+    """Whether it takes resources up to their limit; in a run of its own."""
 
     def attempts_in(self, around: Surroundings) -> tuple[Attempt, ...]:
         """Return what is tried in these surroundings."""
@@ -126,7 +128,7 @@ class Probe:
         attempts = self.attempts_in(seen.around)
         for attempt in attempts:
             found = seen(attempt)
-            if not found.answered and not self.resource:
+            if not found.answered and not found.ended_by_limit:
                 return Verdict(State.UNTESTED, f"{attempt}: {found}")
         return self.judge(attempts, seen)
 

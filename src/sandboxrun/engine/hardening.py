@@ -6,6 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import Final
 
+from sandboxrun.engine.dialect import CGROUP_V2, dialect_for
 from sandboxrun.engine.init_volume import InitVolume
 from sandboxrun.engine.layout import (
     DEFAULT_HOSTNAME,
@@ -32,35 +33,76 @@ _NEVER_BELOW: Final = ("/proc", "/sys", "/dev", INIT_MOUNT, WORKSPACE)
 MASKED_PATHS: Final = (
     "/proc/acpi",
     "/proc/asound",
+    "/proc/bootconfig",
+    "/proc/buddyinfo",
+    "/proc/bus",
     "/proc/cmdline",
     "/proc/config.gz",
+    "/proc/consoles",
     "/proc/diskstats",
+    "/proc/dma",
+    "/proc/fs",
     "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/irq",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/latency_stats",
+    "/proc/locks",
+    "/proc/mdstat",
+    "/proc/modules",
     "/proc/partitions",
+    "/proc/pressure",
     "/proc/sched_debug",
     "/proc/schedstat",
     "/proc/scsi",
     "/proc/softirqs",
+    "/proc/swaps",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/zoneinfo",
     "/sys/block",
-    "/sys/dev/block",
-    "/sys/devices/virtual/powercap",
+    "/sys/bus",
+    "/sys/class",
+    "/sys/dev",
+    "/sys/devices/LNXSYSTM:00",
+    "/sys/devices/pci0000:00",
+    "/sys/devices/platform",
+    "/sys/devices/pnp0",
+    "/sys/devices/virtual",
     "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/btrfs",
+    "/sys/fs/erofs",
+    "/sys/fs/ext4",
+    "/sys/fs/f2fs",
+    "/sys/fs/fuse",
+    "/sys/fs/pstore",
+    "/sys/fs/xfs",
+    "/sys/hypervisor",
+    "/sys/kernel/boot_params",
+    "/sys/kernel/btf",
+    "/sys/kernel/debug",
+    "/sys/kernel/iommu_groups",
+    "/sys/kernel/irq",
+    "/sys/kernel/security",
+    "/sys/kernel/slab",
+    "/sys/kernel/tracing",
+    "/sys/module",
+    "/sys/power",
 )
-"""Hidden where the kernel has them; engines skip those it has not."""
-READ_ONLY_PATHS: Final = (
-    "/proc/asound",
-    "/proc/bus",
-    "/proc/fs",
-    "/proc/irq",
-    "/proc/sys",
-    "/proc/sysrq-trigger",
+"""Hidden where the kernel has them; engines skip those it has not. They tell of the host's hardware
+and of what others do; what stays is what programs read to size themselves."""
+READ_ONLY_PATHS: Final = ("/proc/sys", "/proc/sysrq-trigger")
+CGROUPS: Final = "/sys/fs/cgroup"
+_CONTROLLERS: Final = (
+    *("blkio", "cpu", "cpu,cpuacct", "cpuacct", "cpuset", "devices", "elogind", "freezer"),
+    *("hugetlb", "memory", "misc", "net_cls", "net_cls,net_prio", "net_prio", "openrc"),
+    *("perf_event", "pids", "rdma", "systemd", "unified"),
 )
-"""Not /sys/fs/cgroup: crun would bind it anew and so make the controllers below it writable."""
+"""Where hosts mount the hierarchies of cgroup v1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +158,8 @@ def harden(plan: LaunchPlan) -> ContainerSpec:
         ),
         tmpfs=_tmpfs(limits, plan.image),
         ulimits=ulimits(limits),
-        masked_paths=masked_paths(plan.engine.cpus),
-        read_only_paths=READ_ONLY_PATHS,
+        masked_paths=masked_paths(plan.engine),
+        read_only_paths=read_only_paths(plan.engine),
         runtime=plan.runtime,
     )
 
@@ -144,13 +186,26 @@ def ulimits(limits: Limits) -> tuple[Ulimit, ...]:
     )
 
 
-def masked_paths(cpus: int) -> tuple[str, ...]:
-    """Return what is hidden; sensors are per CPU."""
+def masked_paths(engine: EngineInfo) -> tuple[str, ...]:
+    """Return what is hidden; sensors are per CPU. Where the engine joins paths by colons, none has one."""
     sensors = (
         f"/sys/devices/system/cpu/cpu{number}/thermal_throttle"
-        for number in range(min(cpus, _CPUS_WITH_SENSORS))
+        for number in range(min(engine.cpus, _CPUS_WITH_SENSORS))
     )
-    return (*MASKED_PATHS, *sensors)
+    paths = (*MASKED_PATHS, *sensors)
+    joined = dialect_for(engine).masks_by_option
+    return tuple(path for path in paths if not (joined and ":" in path))
+
+
+def read_only_paths(engine: EngineInfo) -> tuple[str, ...]:
+    """Return what is mounted read-only.
+
+    crun leaves the tmpfs that holds the hierarchies of cgroup v1 writable. Asked to make it
+    read-only, it binds it anew, and the hierarchies below lose their own flag: so they follow.
+    """
+    if engine.cgroup_version >= CGROUP_V2:
+        return READ_ONLY_PATHS
+    return (*READ_ONLY_PATHS, CGROUPS, *(f"{CGROUPS}/{name}" for name in _CONTROLLERS))
 
 
 def image_env_names(image: ImageInfo) -> tuple[str, ...]:

@@ -130,8 +130,7 @@ def _mounts(promise: Promise, posture: Posture) -> Iterator[Deviation]:
 
 
 def _cgroup_promise(point: str) -> MountPromise:
-    inert = frozenset({"nosuid", "nodev", "noexec"})
-    return MountPromise(point=point, fstype="cgroup", read_only=True, options=inert)
+    return MountPromise(point=point, fstype="cgroup", read_only=True)
 
 
 def _mount(wanted: MountPromise, found: Mount) -> Iterator[Deviation]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sandboxrun.engine.dialect import CGROUP_V2, dialect_for
+from sandboxrun.engine.hardening import CGROUPS
 from sandboxrun.engine.protocol import EngineInfo
 from sandboxrun.engine.seccomp import TRIED
 from sandboxrun.engine.spec import ContainerSpec, TmpfsMount
@@ -35,7 +36,7 @@ _ENGINE_MASKS: Final = (
 """What Podman hides in any case."""
 ALWAYS_MASKED: Final = frozenset({"/proc/cmdline", "/proc/interrupts"})
 """Every kernel has these, so if they are asked to be hidden, they are seen to be."""
-_ALWAYS_READ_ONLY: Final = frozenset({"/proc/sys", "/proc/irq"})
+_ALWAYS_READ_ONLY: Final = frozenset({"/proc/sys"})
 _PAGE: Final = 4096
 _NO_SUID: Final = frozenset({"nosuid"})
 _INERT: Final = frozenset({"nosuid", "nodev"})
@@ -87,7 +88,7 @@ def promised_posture(spec: ContainerSpec, engine: EngineInfo) -> Promise:
     mounts = {
         mount.point: mount
         for mount in (
-            *_kernel_mounts(v2=v2),
+            *_kernel_mounts(spec, v2=v2, by_path=not dialect.masks_by_option),
             *_masks(spec, engine_masks=dialect.masks_by_option),
             *_read_only_paths(spec),
             *(_sized(mount, inodes_for_shm=True) for mount in dialect.covers),
@@ -100,7 +101,7 @@ def promised_posture(spec: ContainerSpec, engine: EngineInfo) -> Promise:
         gid=int(gid),
         hostname=spec.hostname,
         mounts=tuple(mounts.values()),
-        cgroups_below=None if v2 else "/sys/fs/cgroup/",
+        cgroups_below=None if v2 else f"{CGROUPS}/",
         rlimits=(*((limit.name, limit.value) for limit in spec.ulimits), *extra),
         memory_bytes=spec.memory_bytes // _PAGE * _PAGE,
         nano_cpus=spec.nano_cpus,
@@ -111,21 +112,28 @@ def promised_posture(spec: ContainerSpec, engine: EngineInfo) -> Promise:
     )
 
 
-def _kernel_mounts(*, v2: bool) -> Iterator[MountPromise]:
+def _kernel_mounts(spec: ContainerSpec, *, v2: bool, by_path: bool) -> Iterator[MountPromise]:
     yield MountPromise(point="/", read_only=True)
     yield MountPromise(point="/proc", fstype="proc", options=_INERT_DATA)
     yield MountPromise(point="/sys", fstype="sysfs", read_only=True, options=_INERT_DATA)
-    yield MountPromise(
-        point="/sys/fs/cgroup",
-        fstype="cgroup2" if v2 else "tmpfs",
-        # The tmpfs of version 1 belongs to root and the command's user cannot write to it.
-        read_only=True if v2 else None,
-        options=_INERT_DATA,
-    )
+    yield _cgroup_root(v2=v2, read_only=v2 or (by_path and CGROUPS in spec.read_only_paths))
     yield MountPromise(point="/dev", fstype="tmpfs", options=_NO_SUID)
     yield MountPromise(point="/dev/pts", fstype="devpts", options=frozenset({"nosuid", "noexec"}))
     yield MountPromise(point="/dev/mqueue", fstype="mqueue", options=_INERT_DATA, required=False)
     yield MountPromise(point="/dev/shm", fstype="tmpfs", options=_INERT_DATA)  # noqa: S108 - inside
+
+
+def _cgroup_root(*, v2: bool, read_only: bool) -> MountPromise:
+    if v2:
+        return MountPromise(point=CGROUPS, fstype="cgroup2", read_only=True, options=_INERT_DATA)
+    # Podman takes no paths to mount read-only, and crun leaves this one writable: 1 MiB that counts
+    # as the container's memory. Bound anew, it has no other flags; what is read-only needs none.
+    return MountPromise(
+        point=CGROUPS,
+        fstype="tmpfs",
+        read_only=True if read_only else None,
+        options=frozenset() if read_only else _INERT_DATA,
+    )
 
 
 def _masks(spec: ContainerSpec, *, engine_masks: bool) -> Iterator[MountPromise]:
@@ -137,7 +145,7 @@ def _masks(spec: ContainerSpec, *, engine_masks: bool) -> Iterator[MountPromise]
 def _read_only_paths(spec: ContainerSpec) -> Iterator[MountPromise]:
     masked = set(spec.masked_paths)
     for path in spec.read_only_paths:
-        if path not in masked:
+        if path not in masked and not path.startswith(CGROUPS):
             yield MountPromise(point=path, read_only=True, required=path in _ALWAYS_READ_ONLY)
 
 

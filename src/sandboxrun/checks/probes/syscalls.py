@@ -66,9 +66,9 @@ SYSCALLS: Final = (
         "mount",
         _E,
         "No file system can be mounted.",
-        Attempt("mount", ("/tmp", "tmpfs")),  # noqa: S108 - inside the sandbox
-        Attempt("mount", ("/tmp", "proc")),  # noqa: S108 - inside the sandbox
-        Attempt("mount", ("/tmp", "cgroup")),  # noqa: S108 - inside the sandbox
+        Attempt("mount", ("/tmp", "tmpfs")),
+        Attempt("mount", ("/tmp", "proc")),
+        Attempt("mount", ("/tmp", "cgroup")),
         *calls("mount"),
     ),
     _probe("remount", _E, "No mount can be made writable.", Attempt("remount", ("/",))),
