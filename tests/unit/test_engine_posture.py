@@ -120,6 +120,7 @@ DEVIATIONS: list[tuple[str, Callable[[Posture], Posture]]] = [
     ("a host directory", lambda p: added(p, "/host")),
     ("a mount below the workspace", lambda p: added(p, "/workspace/x")),
     ("shared", lambda p: mount(p, "/workspace", propagation=("shared:5",))),
+    ("a writable directory of cgroups", lambda p: mount(p, "/sys/fs/cgroup", options=RW)),
     ("a writable cgroup", lambda p: added(p, "/sys/fs/cgroup/memory")),
     (
         "a leaked descriptor",
