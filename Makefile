@@ -11,7 +11,7 @@ RUN := SANDBOXRUN_STATE_DIR=$(STATE) $(VENV)/bin/sandboxrun
 
 dev: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard images/init/*.[ch]) | system
+$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard images/init/*.[ch] images/checks/*.[ch]) | system
 	test -x $(PY) || python3 -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@

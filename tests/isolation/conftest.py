@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
+from verified import ENGINES, settings_of
 
-from real_engine import engine_url
 from sandboxrun import Settings
-from sandboxrun.engine.protocol import EngineKind
-
-ENGINES = [
-    pytest.param((EngineKind.DOCKER, "crun"), marks=pytest.mark.docker, id="docker-crun"),
-    pytest.param((EngineKind.DOCKER, "runc"), marks=pytest.mark.docker, id="docker-runc"),
-    pytest.param((EngineKind.PODMAN, None), marks=pytest.mark.podman, id="podman-crun"),
-]
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One engine with one runtime."""
-
-    settings: Settings
 
 
 @pytest.fixture(params=ENGINES, scope="module")
-def engine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Engine]:
+def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return settings of each engine in turn."""
     kind, runtime = request.param
-    state: Path = tmp_path_factory.mktemp("state") / "s"
-    yield Engine(Settings(state_dir=state, engine=engine_url(kind), runtime=runtime))
+    return settings_of(kind, runtime, tmp_path_factory.mktemp("state") / "s")
