@@ -37,7 +37,9 @@ __attribute__((format(printf, 2, 3))) void answer_text(struct answer *answer, co
 /* The descriptors this program was started with, one a line; taken before it opened any. */
 const char *inherited_descriptors(void);
 
-/* The environment this program was started with; nothing is ever added to it. */
+/* Whether PID 1 is this program's parent or itself: then it is a sandbox's, and no host's init. */
+bool init_is_ours(void);
+
 int64_t number(const char *text);
 
 #endif

@@ -166,13 +166,17 @@ static void file_mount(struct answer *answer, char **arguments)
     rmdir(name);
 }
 
-/* Makes a mount writable again, as far as it is allowed to, and read-only once more. */
+/* Makes a mount writable, as far as it is allowed to, and gives it its flags back. */
 static void file_remount(struct answer *answer, char **arguments)
 {
+    struct statvfs before;
     unsigned long flags = MS_REMOUNT | MS_BIND;
+    answer_result(answer, statvfs(arguments[0], &before));
+    if (answer->error)
+        return;
     answer_result(answer, mount(NULL, arguments[0], NULL, flags, NULL));
-    if (answer->error == 0)
-        mount(NULL, arguments[0], NULL, flags | MS_RDONLY, NULL);
+    if (answer->error == 0) /* the flags of statvfs and of mount have the same numbers */
+        mount(NULL, arguments[0], NULL, flags | (before.f_flag & 15), NULL);
 }
 
 /* Follows ".." beyond the root, directly and through /proc/self/root: names what is there. */

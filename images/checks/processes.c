@@ -4,17 +4,23 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <mqueue.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -237,6 +243,11 @@ static pid_t thread_of_init(void)
 static void process_attack(struct answer *answer, char **arguments)
 {
     bool thread = strcmp(arguments[1], "thread") == 0;
+    if (!init_is_ours()) {
+        errno = EXDEV; /* the host's own is left alone */
+        answer_result(answer, -1);
+        return;
+    }
     attack(answer, arguments[0], thread ? thread_of_init() : (pid_t)number(arguments[1]));
 }
 
@@ -247,14 +258,87 @@ static void process_signals(struct answer *answer, char **arguments)
     (void)arguments;
     int fd = (int)syscall(434 /* pidfd_open */, 1, 0);
     answer->value = answer->error = 0;
+    if (!init_is_ours()) {
+        errno = EXDEV;
+        answer_result(answer, -1);
+        return;
+    }
     for (int number = 1; number <= 64; number++) {
         answer->value += kill(1, number) == 0;
         sigqueue(1, number, (union sigval){.sival_int = 1});
         if (fd >= 0)
             syscall(424 /* pidfd_send_signal */, fd, number, NULL, 0);
     }
-    kill(-1, SIGCONT);
     pause_ms(200);
+}
+
+/* leave NAME: files in every place for temporary ones, a queue, and shared memory. */
+static void process_leave(struct answer *answer, char **arguments)
+{
+    static const char *const places[] = {"/tmp", "/dev/shm", "/var/tmp", "/run"};
+    char path[256];
+    answer->value = answer->error = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s/%s", places[i], arguments[0]);
+        int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        answer->value += fd >= 0;
+    }
+    snprintf(path, sizeof path, "/%s", arguments[0]);
+    answer->value += mq_open(path, O_RDWR | O_CREAT, 0666, NULL) != (mqd_t)-1;
+    answer->value += shmget((key_t)number(arguments[1]), 4096, IPC_CREAT | 0666) >= 0;
+}
+
+/* find NAME KEY: how much of what was left is there; in the text, where. */
+static void process_find(struct answer *answer, char **arguments)
+{
+    static const char *const places[] = {"/tmp", "/dev/shm", "/var/tmp", "/run", "/dev/mqueue"};
+    char path[256];
+    answer->value = answer->error = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%s/%s", places[i], arguments[0]);
+        if (access(path, F_OK) == 0) {
+            answer_text(answer, "%s\n", path);
+            answer->value++;
+            unlink(path);
+        }
+    }
+    int segment = shmget((key_t)number(arguments[1]), 0, 0);
+    if (segment >= 0) {
+        answer_text(answer, "shared memory %s\n", arguments[1]);
+        answer->value++;
+        shmctl(segment, IPC_RMID, NULL);
+    }
+}
+
+/* offer NAME PORT SECONDS: listens on an abstract socket and on a port, from a process that stays. */
+static void process_offer(struct answer *answer, char **arguments)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct sockaddr_in port = {.sin_family = AF_INET, .sin_port = htons((uint16_t)number(arguments[1]))};
+    size_t length = strlen(arguments[0]);
+    memcpy(name.sun_path + 1, arguments[0], length < 100 ? length : 100);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+    int unix_socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int tcp = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(unix_socket, (const void *)&name, size) || listen(unix_socket, 8) ||
+        bind(tcp, (const void *)&port, sizeof port) || listen(tcp, 8)) {
+        answer_result(answer, -1);
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_NAME, arguments[0]);
+        alarm((unsigned)number(arguments[2]));
+        for (;;)
+            pause();
+    }
+    answer_result(answer, child);
+}
+
+static void process_pause(struct answer *answer, char **arguments)
+{
+    pause_ms((long)number(arguments[0]));
+    answer->value = answer->error = 0;
 }
 
 static void process_clock(struct answer *answer, char **arguments)
@@ -484,5 +568,7 @@ const struct verb process_verbs[] = {
     {"tiocsti", 0, process_tiocsti},     {"terminal", 0, process_terminal},
     {"environment", 0, process_environment}, {"ids", 0, process_ids},
     {"sysv", 0, process_sysv},           {"signals", 0, process_signals},
-    {"clock", 0, process_clock},         {0},
+    {"clock", 0, process_clock},         {"leave", 2, process_leave},
+    {"find", 2, process_find},           {"offer", 3, process_offer},
+    {"pause", 1, process_pause},         {0},
 };

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from sandboxrun.checks.attempt import Attempt, Observation
 from sandboxrun.checks.surroundings import Surroundings
@@ -93,6 +93,34 @@ Judge: TypeAlias = Callable[[tuple[Attempt, ...], Seen], Verdict]
 Attempts: TypeAlias = Callable[[Surroundings], tuple[Attempt, ...]]
 
 
+class Claim(Protocol):
+    """What every result is about: a promise with a name."""
+
+    @property
+    def id(self) -> str:
+        """Unique, ``group.name``."""
+        ...
+
+    @property
+    def group(self) -> Group:
+        """What it is about."""
+        ...
+
+    @property
+    def severity(self) -> Severity:
+        """What it means when it is broken."""
+        ...
+
+    @property
+    def promise(self) -> str:
+        """The promise, in a sentence."""
+        ...
+
+    def excuse(self, around: Surroundings) -> str | None:
+        """Return why it is not promised here, or None where it is."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Excuse:
     """Where a promise is not given, and which missing feature of the host that is due to."""
@@ -129,7 +157,9 @@ class Probe:
         for attempt in attempts:
             found = seen(attempt)
             if not found.answered and not found.ended_by_limit:
-                return Verdict(State.UNTESTED, f"{attempt}: {found}")
+                # Alone, it is the attempt itself that ended the run.
+                state = State.OPEN if self.alone else State.UNTESTED
+                return Verdict(state, f"{attempt}: {found}")
         return self.judge(attempts, seen)
 
     def excuse(self, around: Surroundings) -> str | None:

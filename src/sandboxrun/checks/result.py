@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sandboxrun.checks.probe import Group, Probe, Seen, Severity, State, Verdict
+from sandboxrun.checks.probe import Claim, Group, Probe, Seen, Severity, State, Verdict
+from sandboxrun.checks.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +56,22 @@ class Result:
 
 def result_of(probe: Probe, seen: Seen, waivers: Mapping[str, str]) -> Result:
     """Judge one probe. Pure."""
-    return judged(probe, probe.verdict(seen), probe.excuse(seen.around), waivers)
+    return judged(probe, probe.verdict(seen), seen.around, waivers)
 
 
 def judged(
-    probe: Probe, verdict: Verdict, excuse: str | None, waivers: Mapping[str, str]
+    claim: Claim, verdict: Verdict, around: Surroundings, waivers: Mapping[str, str]
 ) -> Result:
     """Return the result of a verdict. Pure."""
     return Result(
-        id=probe.id,
-        group=probe.group,
-        severity=probe.severity,
-        promise=probe.promise,
+        id=claim.id,
+        group=claim.group,
+        severity=claim.severity,
+        promise=claim.promise,
         state=verdict.state,
         detail=verdict.detail,
-        excuse=excuse,
-        waiver=waivers.get(probe.id),
+        excuse=claim.excuse(around),
+        waiver=waivers.get(claim.id),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,8 +25,6 @@ class Ran:
     ended: str
     """How the run ended, in the words of `sandboxrun.model.status.Status`."""
     reason: str
-    elapsed_seconds: float = 0.0
-    oom_kills: int | None = None
 
 
 class Subject(Protocol):
@@ -37,6 +36,21 @@ class Subject(Protocol):
         Raises faults of `sandboxrun.errors`. Cancelling ends the run.
         """
         ...
+
+    def holding(self, request: bytes, *, answers: int) -> AbstractAsyncContextManager[bool]:
+        """Run it until so many attempts are answered, and let it go on until the end of the block.
+
+        Gives whether they were. Leaving ends the run. Raises faults of `sandboxrun.errors`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Two of them, with different workspaces."""
+
+    first: Subject
+    second: Subject
 
 
 async def observe(subject: Subject, attempts: Sequence[Attempt]) -> tuple[Observation, ...]:

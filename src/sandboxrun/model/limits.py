@@ -29,5 +29,5 @@ class Limits(BaseModel):
     """Size of /dev/shm, a tmpfs."""
     tmp_inodes: int = Field(default=65_536, ge=64)
     """Files in /tmp (and, an eighth of it, in the smaller tmpfs mounts)."""
-    open_files: int = Field(default=4096, ge=64, le=20_000)
-    """RLIMIT_NOFILE."""
+    open_files: int = Field(default=4096, ge=512, le=20_000)
+    """RLIMIT_NOFILE. crun keeps a descriptor for every path it hides, and counts them, too."""

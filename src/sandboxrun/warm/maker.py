@@ -24,7 +24,7 @@ _PAUSE_LIMITS = Limits(
     tmp_bytes=MIB,
     shm_bytes=MIB,
     tmp_inodes=64,
-    open_files=64,
+    open_files=512,
 )
 NO_NETWORK = "none"
 

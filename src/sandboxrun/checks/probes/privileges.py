@@ -104,11 +104,6 @@ def _without_user_namespace(around: Surroundings) -> bool:
     return not around.engine.rootless
 
 
-def _speculation(_: tuple[Attempt, ...], seen: Seen) -> Verdict:
-    found = status_of(seen).get("Speculation_Store_Bypass", "")
-    return opened(found) if found == "thread vulnerable" else held(found or "not told")
-
-
 def _probe(
     name: str,
     severity: Severity,
@@ -147,12 +142,6 @@ PRIVILEGES: Final = (
     _probe("gid_nonroot", _HARD, "No group id is 0.", _not_root("Gid")),
     _probe("groups", _HARD, "No supplementary groups.", field_of_status("Groups", _groups)),
     _probe("setuid_zero", Severity.ESCAPE, "Nobody can become root.", refused, Attempt("setuid")),
-    _probe(
-        "speculation",
-        Severity.LEAK,
-        "Speculative store bypass is not left open.",
-        field_of_status("NoNewPrivs", _speculation),
-    ),
     _probe(
         "user_namespace",
         _HARD,

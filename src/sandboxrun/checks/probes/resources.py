@@ -32,7 +32,7 @@ _DISK_SECONDS: Final = 240.0
 _MORE: Final = 200
 _MORE_MIB: Final = 64
 _MORE_FILES: Final = 2000
-_WORKSPACE_FILES: Final = 150_000
+_WORKSPACE_FILES: Final = 30_000
 _CPU_SECONDS: Final = 4
 _CPU_SLACK: Final = 1.2
 """A quota is enforced by period; the first may be used whole."""
@@ -124,6 +124,11 @@ def _files(around: Surroundings) -> int:
     return around.limits.open_files + _MORE
 
 
+def _pipes(around: Surroundings) -> int:
+    """Each has two ends."""
+    return _files(around) // 2
+
+
 _UNBOUNDED: Final = (Excuse(lambda _: True, UNBOUNDED_WORKSPACE),)
 RESOURCES: Final = (
     _probe(
@@ -186,7 +191,7 @@ RESOURCES: Final = (
         "pipes",
         "Pipes and their buffers are stopped.",
         _bounded,
-        _counted("take", "pipe", most=_files),
+        _counted("take", "pipe", most=_pipes),
     ),
     _probe("sockets", "Sockets are stopped.", _bounded, _counted("take", "inet", most=_files)),
     _probe("inotify", "Watches are stopped.", _bounded, _counted("take", "inotify", most=_files)),

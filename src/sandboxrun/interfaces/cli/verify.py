@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import anyio
 import typer
 
 from sandboxrun.checks.catalogue import PROBES
 from sandboxrun.checks.junit import junit
-from sandboxrun.checks.probe import Probe, Severity, State
+from sandboxrun.checks.probe import Claim, Probe, Severity, State
 from sandboxrun.checks.result import Result, all_kept
+from sandboxrun.checks.scenarios import SCENARIOS, Scenario
 from sandboxrun.checks.waivers import read_waivers
 from sandboxrun.config import Settings
 from sandboxrun.errors import UsageError
@@ -24,6 +25,7 @@ from sandboxrun.interfaces.cli.tables import print_table
 from sandboxrun.verifying import Verification, verify
 
 _BROKEN = 1
+_ALL: Final[tuple[Probe | Scenario, ...]] = (*PROBES, *SCENARIOS)
 _STATES = (State.HELD, State.OPEN, State.NOT_APPLICABLE, State.UNTESTED)
 
 
@@ -56,13 +58,18 @@ def verify_command(
     Every probe holds, is open, or is not applicable, which is neither. Exit status: 0 when every
     promised property held or is waived, 1 otherwise.
     """
-    probes = _chosen(only or [], resource=resource)
+    chosen = _chosen(only or [], resource=resource)
     if list_only:
-        _list(probes, as_json=as_json)
+        _list(chosen, as_json=as_json)
         return
-    accepted = read_waivers(waivers, {each.id for each in PROBES}, datetime.now(UTC).date())
+    accepted = read_waivers(waivers, {each.id for each in _ALL}, datetime.now(UTC).date())
     settings = Settings.read(engine=engine, runtime=runtime, policy=policy, image=image)
-    wanted = Verification(settings=settings, probes=probes, waivers=accepted)
+    wanted = Verification(
+        settings=settings,
+        probes=tuple(each for each in chosen if isinstance(each, Probe)),
+        scenarios=tuple(each for each in chosen if isinstance(each, Scenario)),
+        waivers=accepted,
+    )
     results = anyio.run(verify, wanted)
     if junit_file is not None:
         _write(junit_file, junit(results))
@@ -74,22 +81,22 @@ def verify_command(
         raise typer.Exit(_BROKEN)
 
 
-def _chosen(only: Sequence[str], *, resource: bool) -> tuple[Probe, ...]:
-    unknown = set(only) - {each.id for each in PROBES} - {each.group.value for each in PROBES}
+def _chosen(only: Sequence[str], *, resource: bool) -> tuple[Probe | Scenario, ...]:
+    unknown = set(only) - {each.id for each in _ALL} - {each.group.value for each in _ALL}
     if unknown:
         raise UsageError(
             f"No probe and no group is called {min(unknown)!r}.",
             advice="`sandboxrun verify --list` shows the probes.",
         )
     return tuple(
-        probe
-        for probe in PROBES
-        if (resource or not probe.resource or probe.id in only)
-        and (not only or {probe.id, probe.group.value} & set(only))
+        each
+        for each in _ALL
+        if (resource or each.id in only or not (isinstance(each, Probe) and each.resource))
+        and (not only or {each.id, each.group.value} & set(only))
     )
 
 
-def _list(probes: Sequence[Probe], *, as_json: bool) -> None:
+def _list(probes: Sequence[Claim], *, as_json: bool) -> None:
     if as_json:
         rows = [
             {"id": each.id, "group": each.group, "severity": each.severity, "promise": each.promise}
