@@ -85,7 +85,8 @@ class Walk:
             # What measuring the text has cost must not keep its ends from being looked at.
             self._deadline = max(self._deadline, time.monotonic() + LOOSE_SECONDS)
         if short:
-            pieces = [command for command in canary_commands(encoded(text)) if command != text]
+            found = canary_commands(encoded(text), self._deadline)
+            pieces = [command for command in found if command != text]
             for statements in (*map(self._statements, pieces), self._before_error(text)):
                 self._run_loosely(statements, scope, stdin)
         for line in _ends(text):

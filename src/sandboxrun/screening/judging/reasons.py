@@ -35,6 +35,7 @@ _NEVER: Final = {
 }
 _ASK: Final = {
     "unparsed": "The shell text cannot be parsed.",
+    "parser.crashed": "The second parser did not survive it, so nothing confirms what would run.",
     "parser.disagree": "Two parsers disagree on which commands would run.",
     "limit.size": "The command is too large to be read completely.",
     "limit.depth": "The command nests too deeply to be read completely.",
