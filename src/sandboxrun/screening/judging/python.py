@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 import warnings
 from typing import Final
 
@@ -38,7 +39,7 @@ def scan_python(inv: Invocation, code: Arg) -> None:
         scan_code(inv, code)
         return
     try:
-        with warnings.catch_warnings():
+        with _QUIET, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -57,6 +58,8 @@ def scan_python(inv: Invocation, code: Arg) -> None:
 
 
 _MOST_NESTED: Final = 2000
+_QUIET: Final = threading.Lock()
+"""Filters of warnings are the process's: two threads that change them could leave them changed."""
 
 
 def _without_spawns(text: str) -> str:
