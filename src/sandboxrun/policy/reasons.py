@@ -54,6 +54,8 @@ def reason_of(
     match verdict:
         case Verdict.AUTO:
             return "It may run."
+        case Verdict.ASK if any(objection.unavailable for objection in against):
+            return f"Nobody can say yes yet. {told(against, command)}"
         case Verdict.ASK:
             return f"{ASKED}{told(against, command)}"
         case Verdict.CONSENT_REQUIRED:

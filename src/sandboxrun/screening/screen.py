@@ -29,7 +29,7 @@ def screen(command: str | bytes) -> Facts:
     one that needs the parser process some milliseconds. Call it from a worker thread where an
     event loop must not wait. Raises `InstallError` when the parser is not installed.
     """
-    raw = command.encode("utf-8", "surrogatepass") if isinstance(command, str) else command
+    raw = _bytes(command)
     collector = Collector()
     if len(raw) > COMMAND_BYTES:
         collector.find("limit.size", 0, len(raw))
@@ -55,7 +55,7 @@ def screen(command: str | bytes) -> Facts:
     return collector.facts()
 
 
-def screen_argv(argv: Sequence[str]) -> Facts:
+def screen_argv(argv: Sequence[str | bytes]) -> Facts:
     """Return the facts of a command that runs without a shell: one simple command.
 
     Spans count in the bytes of the arguments joined with single blanks.
@@ -63,19 +63,23 @@ def screen_argv(argv: Sequence[str]) -> Facts:
     collector = Collector()
     args = []
     at = 0
-    for argument in argv:
-        length = len(argument.encode("utf-8", "surrogatepass"))
-        for code, _, _ in text_codes(argument):
-            collector.find(code, at, at + length)
-        clean = argument.encode("utf-8", "replace").decode()
-        args.append(Arg(PRIVATE.sub("\ufffd", clean), at, at + length))
-        at += length + 1
-    walk = _walk(collector, " ".join(argv).encode("utf-8", "surrogatepass"))
+    source = [_bytes(argument) for argument in argv]
+    for argument in source:
+        text = argument.decode("utf-8", "surrogateescape")
+        for code, _, _ in text_codes(text):
+            collector.find(code, at, at + len(argument))
+        args.append(Arg(PRIVATE.sub("\ufffd", text), at, at + len(argument)))
+        at += len(argument) + 1
+    walk = _walk(collector, b" ".join(source))
     scope = Scope()
     if args:
         walk.judge(tuple(args), scope, None)
     walk.finish(scope)
     return collector.facts()
+
+
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def _walk(collector: Collector, source: bytes) -> Walk:
