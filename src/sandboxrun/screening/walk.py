@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.facts import Tier
 from sandboxrun.screening.grammar.canary import canary_commands
 from sandboxrun.screening.grammar.gate import encoded
 from sandboxrun.screening.grammar.parse import Parsed, parse_script
@@ -276,6 +277,15 @@ class Walk:
         finally:
             inner, self.collector = self.collector, outer
         inner.hand_over(outer)
+
+    def suspects(self, script: Arg, scope: Scope) -> bool:
+        """Tell whether text would be refused if a shell ran it. It makes no finding."""
+        outer, self.collector = self.collector, Collector()
+        try:
+            self.code(script, scope.copy(), None)
+        finally:
+            inner, self.collector = self.collector, outer
+        return inner.facts().tier is Tier.NEVER
 
     def code(
         self,

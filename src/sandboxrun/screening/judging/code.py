@@ -72,6 +72,7 @@ _STRINGS: Final = re.compile(
 )
 _PRIVILEGE: Final = re.compile(
     r"\b(?:setuid|setreuid|setresuid|seteuid|set_uid)\s*\(?\s*0|POSIX::setuid\(0\)|Process::Sys\.setuid\(?0"
+    r"|with administrator privileges"
 )
 _CAPS: Final = re.compile(r"\bos\.(?:unshare|setns|chroot|mknod)\b|\bchroot\s*\(")
 

@@ -100,6 +100,12 @@ class _Reader:
             for alias in node.names:
                 if alias.asname:
                     self._known[alias.asname] = alias.name
+        elif isinstance(node, ast.Import):
+            self._imported.update(
+                alias.asname
+                for alias in node.names
+                if alias.asname and alias.name.partition(".")[0] in _MODULES
+            )
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name):
@@ -110,7 +116,7 @@ class _Reader:
             self._call(node)
 
     def _call(self, node: ast.Call) -> None:
-        name, owned = _name(node.func)
+        name, owned = self._named(node.func)
         for argument in node.args:
             path = self._value(argument)
             if isinstance(path, str) and (path.startswith(("/", "~")) or marks.HOME in path):
@@ -139,6 +145,13 @@ class _Reader:
             self._exec(name, node)
         elif name in _TREES or name in _FILES:
             self._delete(name, node, first)
+
+    def _named(self, function: ast.expr) -> tuple[str, bool]:
+        """Return a called name as `_name` does; one that getattr computes is worked out."""
+        if isinstance(function, ast.Call) and _name(function.func)[0] == "getattr":
+            given = self._value(function.args[1]) if len(function.args) > 1 else None
+            return (given, True) if isinstance(given, str) else ("", False)
+        return _name(function)
 
     def _is_process(self, node: ast.Call) -> bool:
         """Tell a call of subprocess or os from a method that happens to have the name."""
