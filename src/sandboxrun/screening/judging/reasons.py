@@ -74,6 +74,7 @@ _ASK: Final = {
     "git.hook": "Makes git run a program.",
     "option.program": "An option makes the program run another one.",
     "secret.project": "Touches the project's file of secrets.",
+    "secret.history": "Reads what somebody typed, which may hold credentials.",
     "secret.probe": "Looks whether credentials exist.",
     "secret.below": "Reads a directory that holds credentials.",
     "secret.search": "Searches a home or the machine for text.",
