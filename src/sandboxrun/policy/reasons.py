@@ -33,6 +33,7 @@ _INSTEAD: Final = {
     "parser": "Write it more simply, or put it into a script file.",
     "permission": "Change the mode of named files in the workspace.",
     "privilege": "Run it without: commands run as an unprivileged user, and the workspace is theirs.",
+    "rule": "Write it more simply, or put it into a script file.",
     "secret": "Leave credentials alone; sandboxes need none.",
     "service": "Start the program itself in the foreground; a sandbox has no services.",
     "shell": "Run the commands directly; a sandbox has no network.",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.facts import Facts
@@ -43,16 +44,13 @@ def screen(command: str | bytes) -> Facts:
     if not text.isascii():
         # Three bytes for three: the spans of what follows stay where they are.
         text = PRIVATE.sub("\ufffd", text)
-    walk = _walk(collector, raw)
     scope = Scope(positional=None)
-    try:
+
+    def read(walk: Walk) -> None:
         walk.script(text, scope, Origin(0, len(raw), exact=True), None)
         walk.finish(scope)
-    except RecursionError:
-        # Every known way here is bounded; what is not known must not pass for harmless.
-        collector.find("limit.depth", 0, len(raw))
-        collector.read_only = False
-    return collector.facts()
+
+    return _facts(collector, raw, read)
 
 
 def screen_argv(argv: Sequence[str | bytes]) -> Facts:
@@ -70,21 +68,44 @@ def screen_argv(argv: Sequence[str | bytes]) -> Facts:
             collector.find(code, at, at + len(argument))
         args.append(Arg(PRIVATE.sub("\ufffd", text), at, at + len(argument)))
         at += len(argument) + 1
-    walk = _walk(collector, b" ".join(source))
     scope = Scope()
-    if args:
-        walk.judge(tuple(args), scope, None)
-    walk.finish(scope)
-    return collector.facts()
+
+    def read(walk: Walk) -> None:
+        if args:
+            walk.judge(tuple(args), scope, None)
+        walk.finish(scope)
+
+    return _facts(collector, b" ".join(source), read)
 
 
 def _bytes(text: str | bytes) -> bytes:
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
-def _walk(collector: Collector, source: bytes) -> Walk:
+_MISTAKES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What a mistake in a rule raises. Text that finds one must not end the process it is read in."""
+
+
+def _facts(collector: Collector, source: bytes, read: Callable[[Walk], None]) -> Facts:
+    """Return what ``read`` finds. What goes wrong with it is a finding, and what was found stays."""
     seconds = LARGE_SCREEN_SECONDS if len(source) > LARGE_BYTES else SCREEN_SECONDS
-    return Walk(collector, source, _parser(), time.monotonic() + seconds)
+    try:
+        read(Walk(collector, source, _parser(), time.monotonic() + seconds))
+    except RecursionError:
+        # Every known way here is bounded; what is not known must not pass for harmless.
+        collector.find("limit.depth", 0, len(source))
+        collector.read_only = False
+    except _MISTAKES:
+        collector.find("rule.failed", 0, len(source))
+        collector.read_only = False
+    return collector.facts()
 
 
 @lru_cache(maxsize=1)

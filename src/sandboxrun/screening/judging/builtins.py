@@ -290,6 +290,17 @@ def _complete(inv: Invocation) -> Verdict:
     return _QUIET
 
 
+def _hash(inv: Invocation) -> Verdict:
+    options = read_options(inv.args, "p")
+    file = options.value("p")
+    if file is not None:
+        for name in options.operands:
+            # From now on the name is that file, whatever it is called.
+            inv.scope.aliases[name.text] = file.text
+        inv.inner((file,))
+    return Verdict(file is None)
+
+
 def _bind(inv: Invocation) -> Verdict:
     for binding in read_options(inv.args, "fmquxr").all_values("x"):
         inv.script(binding._replace(text=binding.text.rpartition('":')[2].lstrip()))
@@ -343,6 +354,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "enable": _enable,
     "complete": _complete,
     "compgen": _complete,
+    "hash": _hash,
     "bind": _bind,
     "history": _history,
     "getopts": _getopts,

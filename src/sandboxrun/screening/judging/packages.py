@@ -292,6 +292,7 @@ def _make(inv: Invocation) -> Verdict:
     shows = options.has("nq", "just-print", "dry-run", "recon", "question")
     for operand in options.operands:
         name, equals, value = operand.text.partition("=")
+        place = operand._replace(text=value)
         if shows and not equals:
             continue
         if (
@@ -300,6 +301,8 @@ def _make(inv: Invocation) -> Verdict:
             and not _PLAIN_SHELL.fullmatch(value)
         ):
             inv.script(operand._replace(text=value))
+        elif equals and (_TOOLS.fullmatch(name) or inv.walk.suspects(place, inv.scope)):
+            _tool(inv, name, place)
         elif not equals and name in ("install", "uninstall", "install-strip", "install-bin"):
             if not any(
                 o.text.startswith(("DESTDIR=", "PREFIX=", "prefix=")) for o in options.operands
@@ -308,6 +311,19 @@ def _make(inv: Invocation) -> Verdict:
         elif not equals and _RUN_NAMES.fullmatch(name):
             inv.find("network.publish", operand)
     return MUTATING
+
+
+_TOOLS: Final = re.compile(
+    r"CC|CXX|CPP|LD|AR|AS|RM|CP|MV|LN|MKDIR|INSTALL|INSTALL_\w+|PYTHON3?|NODE|NPM|GO|CARGO|SUDO|LEX|YACC"
+)
+
+
+def _tool(inv: Invocation, name: str, value: Arg) -> None:
+    """Judge a variable that recipes run; of another one it is only known that it could be."""
+    if _TOOLS.fullmatch(name):
+        inv.script(value)
+    else:
+        inv.find("option.program", value)
 
 
 _PLAIN_SHELL: Final = re.compile(r"(?:/usr)?(?:/local)?(?:/bin/)?(?:bash|sh|dash|zsh|make)")

@@ -37,6 +37,7 @@ _ASK: Final = {
     "unparsed": "The shell text cannot be parsed.",
     "parser.crashed": "The second parser did not survive it, so nothing confirms what would run.",
     "parser.disagree": "Two parsers disagree on which commands would run.",
+    "rule.failed": "A rule of screening failed on it, so that it was not read completely.",
     "limit.size": "The command is too large to be read completely.",
     "limit.depth": "The command nests too deeply to be read completely.",
     "limit.time": "Reading the command took too long.",
