@@ -14,6 +14,7 @@ from functools import partial
 import anyio
 
 from sandboxrun.approval.authorise import Permit
+from sandboxrun.asking import judged_of, tell
 from sandboxrun.concluding import conclude
 from sandboxrun.deciding import Judged, facts_of, holds, kept_changing, permit_for
 from sandboxrun.engine.machine import fitted
