@@ -34,6 +34,12 @@ def host_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def loader_environment() -> dict[str, str]:
+    """Return what the dynamic loader needs to start this interpreter once more, and no more."""
+    names = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def _config_file() -> Path:
     named = os.environ.get("SANDBOXRUN_CONFIG")
     return Path(named) if named else platformdirs.user_config_path("sandboxrun") / "config.toml"

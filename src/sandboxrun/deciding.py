@@ -9,8 +9,15 @@ from functools import partial
 import anyio.to_thread
 
 from sandboxrun.approval.approvals import Approvals
-from sandboxrun.approval.authorise import Changed, Ending, Evaluated, Permit, Stopped, authorise
-from sandboxrun.approval.authorise import confirm as confirm_permit
+from sandboxrun.approval.authorise import (
+    Ending,
+    Evaluated,
+    Permit,
+    Stopped,
+    Tell,
+    authorise,
+    confirm,
+)
 from sandboxrun.approval.binding import Bound
 from sandboxrun.approval.consents import Consents
 from sandboxrun.approval.grants import Grants
@@ -26,6 +33,7 @@ from sandboxrun.policy.decision import Decision
 from sandboxrun.policy.document import Document
 from sandboxrun.policy.explain import touches
 from sandboxrun.policy.grants import CommandText
+from sandboxrun.policy.host import HostPolicy
 from sandboxrun.policy.requested import Requested
 from sandboxrun.screening import Facts, screen, screen_argv
 from sandboxrun.state.clock import timestamp
@@ -35,7 +43,7 @@ from sandboxrun.state.clock import timestamp
 class Judge:
     """What requests are judged by: the host's policy, and who accepted and granted what."""
 
-    policy: Document
+    host: HostPolicy
     audit: AuditLog
     approvals: Approvals
     consents: Consents
@@ -44,9 +52,11 @@ class Judge:
     defaults: Mapping[str, float]
     """Limits the operator set for requests that name none (`policy.requested.limits_of`)."""
 
-    def digests(self) -> PolicyDigests:
-        """Return the digests of what is in force for a workspace without a policy of its own."""
-        return PolicyDigests.of(self.policy, None)
+    async def host_policy(self) -> Document:
+        """Return the host's policy of this moment. Raises `PolicyError`. Leaves nothing."""
+        if self.host.is_shipped:
+            return self.host.latest
+        return await anyio.to_thread.run_sync(self.host.current)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,35 +81,42 @@ async def facts_of(request: Request) -> Facts:
     if request.command is not None:
         work = partial(screen, request.command)
     else:
-        argv = [part.decode("utf-8", "surrogateescape") for part in request.argv or ()]
-        work = partial(screen_argv, argv)
+        work = partial(screen_argv, request.argv or ())
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 async def permit_for(
-    judge: Judge, judged: Judged, *, approver: Approver | None, wait_seconds: float | None
+    judge: Judge,
+    judged: Judged,
+    *,
+    approver: Approver | None,
+    wait_seconds: float | None,
+    tell: Tell,
 ) -> Permit | Stopped:
-    """Decide about a request and have its asks answered.
+    """Decide about a request and have its asks answered; ``tell`` hears what is asked.
 
-    Raises `StateError`. Cancelling withdraws the question.
+    Raises `PolicyError` and `StateError`. Cancelling withdraws the question.
     """
     evaluate = partial(_evaluate, judge, judged)
-    return await authorise(evaluate, judge.approvals, approver=approver, wait_seconds=wait_seconds)
-
-
-async def confirm(judge: Judge, judged: Judged, permit: Permit) -> Stopped | None:
-    """Look once more immediately before the launch; None means go.
-
-    Raises `StateError`. Cancelling may leave an approval used up.
-    """
-    changed: Changed | None = await confirm_permit(
-        permit, partial(_evaluate, judge, judged), judge.approvals
+    return await authorise(
+        evaluate, judge.approvals, approver=approver, wait_seconds=wait_seconds, tell=tell
     )
-    if changed is None:
-        return None
+
+
+async def holds(judge: Judge, judged: Judged, permit: Permit) -> bool:
+    """Look once more immediately before the launch; true means go, and only once.
+
+    Raises `PolicyError` and `StateError`. Cancelling may leave an approval used up.
+    """
+    evaluate = partial(_evaluate, judge, judged)
+    return await confirm(permit, evaluate, judge.approvals) is None
+
+
+def kept_changing(permit: Permit) -> Stopped:
+    """Return the end of a request that changed between its answer and its launch again."""
     reason = (
-        "A policy, a consent, a grant or the request changed between the answer and the launch; "
-        "nothing was run. Run it again: it will be judged anew."
+        "A policy, a consent, a grant or the request changed between the answer and the launch, "
+        "also after it was judged anew; nothing was run. Run it again when things have settled."
     )
     return Stopped(Ending.APPROVAL_DENIED, reason, permit.decision, permit.approval_id)
 
@@ -114,12 +131,12 @@ async def foresee(judge: Judge, judged: Judged) -> Decision:
 
 async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
     request = judged.request
-    authority = await _authority(judge, judged)
+    host = await judge.host_policy()
+    authority = await _authority(judge, judged, host)
     requested = Requested.of(
         request,
         image=judged.image,
         runtime=judged.runtime,
-        read_only=request.read_only,
         defaults=judge.defaults,
     )
     narrower: Document | None = None
@@ -133,7 +150,7 @@ async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
     grants = await judge.grants.holding(principal=judged.principal, workspace=judged.workspace_id)
     decision = decide(
         Case(command=command, facts=judged.facts, requested=requested),
-        judge.policy,
+        host,
         narrower,
         authority,
         grants,
@@ -162,7 +179,7 @@ async def _evaluate(judge: Judge, judged: Judged) -> Evaluated:
     return Evaluated(decision, bound, question)
 
 
-async def _authority(judge: Judge, judged: Judged) -> Authority:
+async def _authority(judge: Judge, judged: Judged, host: Document) -> Authority:
     if judged.workspace_id is not None:
         return await judge.consents.authority(
             principal=judged.principal,
@@ -173,5 +190,7 @@ async def _authority(judge: Judge, judged: Judged) -> Authority:
         principal=judged.principal,
         workspace=None,
         conversation=judged.request.conversation,
-        consent=implied_consent(judged.principal, None, judge.digests(), at=timestamp()),
+        consent=implied_consent(
+            judged.principal, None, PolicyDigests.of(host, None), at=timestamp()
+        ),
     )

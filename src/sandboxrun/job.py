@@ -8,7 +8,7 @@ from datetime import datetime
 from sandboxrun.approval.authorise import Stopped
 from sandboxrun.approval.question import Approver
 from sandboxrun.audit.log import AuditLog
-from sandboxrun.deciding import Judge, Judged
+from sandboxrun.deciding import Judge
 from sandboxrun.engine.machine import Fitted
 from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox
@@ -44,6 +44,8 @@ class Tools:
     judge: Judge
     ledger: Ledger
     env_allow: tuple[str, ...]
+    runtime: str
+    """The one of runs that want no other: the operator's, else the engine's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,6 @@ class Progress:
     job: Job
     """The job as it is carried out: with the limits the policies leave it."""
     timings: Timings = field(default_factory=Timings)
-    judged: Judged | None = None
     decision: Decision | None = None
     fitted: Fitted | None = None
     """What the policies give, cut to what the machine has."""

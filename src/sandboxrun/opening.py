@@ -39,8 +39,8 @@ from sandboxrun.output.redact import Redaction
 from sandboxrun.output.spools import SpoolPolicy
 from sandboxrun.output.upkeep import Upkeep
 from sandboxrun.policy.authority import PolicyDigests
-from sandboxrun.policy.document import Document
-from sandboxrun.policy.load import load_policy
+from sandboxrun.policy.document import MAX_MIB, Document
+from sandboxrun.policy.host import HostPolicy
 from sandboxrun.policy.requested import limits_of
 from sandboxrun.quota.bounds import with_machine
 from sandboxrun.quota.ledger import Ledger
@@ -81,7 +81,7 @@ class _Custody:
             tx,
             principal=self.principal,
             workspace=workspace_id,
-            digests=PolicyDigests.of(self.judge.policy, policy_of(tx, workspace_id)),
+            digests=PolicyDigests.of(self.judge.host.current(), policy_of(tx, workspace_id)),
             given_by=self.principal,
         )
 
@@ -108,9 +108,11 @@ async def open_tools(
     require_runtime(settings.runtime, info)
     installation = store.directory.installation_id
     if host_policy is None:
-        host_policy = await anyio.to_thread.run_sync(load_policy, settings.policy, screen)
+        host = await anyio.to_thread.run_sync(HostPolicy, settings.policy, screen)
+    else:
+        host = HostPolicy.fixed(host_policy)
     judge = Judge(
-        policy=host_policy,
+        host=host,
         audit=audit,
         approvals=Approvals(store),
         consents=Consents(store),
@@ -153,21 +155,25 @@ async def open_tools(
                 partial(end_containers, engine, installation),
             ),
             env_allow=settings.env_allow,
+            runtime=info.default_runtime if settings.runtime is None else settings.runtime,
         )
 
 
 def _defaults(settings: Settings) -> dict[str, float]:
     """Return the limits the operator set; those left alone are the policy's to say."""
     given = settings.model_fields_set
-    return limits_of(
+    found = limits_of(
         settings.timeout_seconds if "timeout_seconds" in given else None,
         settings.limits if "limits" in given else None,
     )
+    if "output_limit_bytes" in given:
+        found["output_mib"] = min(settings.output_limit_bytes / MIB, MAX_MIB)
+    return found
 
 
 def _memory_unasked(judge: Judge, settings: Settings) -> int:
     """Return the memory limit of a run that asks for none, in bytes."""
-    given = judge.policy.limits.memory_mib
+    given = judge.host.latest.limits.memory_mib
     wanted = judge.defaults.get("memory_mib", 0 if given is None else given.default)
     return max(settings.limits.memory_bytes, int(wanted * MIB))
 

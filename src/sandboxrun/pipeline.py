@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 
 import anyio
 
 from sandboxrun.approval.authorise import Permit
+from sandboxrun.asking import judged_of, tell
 from sandboxrun.concluding import conclude
-from sandboxrun.deciding import Judged, confirm, facts_of, permit_for
+from sandboxrun.deciding import Judged, facts_of, holds, kept_changing, permit_for
 from sandboxrun.engine.machine import fitted
 from sandboxrun.engine.protocol import Engine, ImageInfo
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
@@ -27,9 +29,9 @@ from sandboxrun.model import labels
 from sandboxrun.model.event import Started, Waiting
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.records import intent_of
-from sandboxrun.reserving import must_not_write, note_time, reserve
-from sandboxrun.screening import Facts
+from sandboxrun.reserving import must_not_write, note_time, only_reads, reserve
 from sandboxrun.settle.stopping import until_stopped
+from sandboxrun.warm.slots import Slot
 from sandboxrun.workspace.session import Session
 
 
@@ -43,9 +45,7 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     async with AsyncExitStack() as owned:
         async with until_stopped(job.stop) as start_clock:
             try:
-                permit = await _permit(tools, progress)
-                if permit is not None:
-                    await _run(permit, tools, owned, progress, start_clock)
+                await _go_through(tools, owned, progress, start_clock)
             except SandboxrunError as fault:
                 progress.fault = fault
         await _end(progress)
@@ -58,21 +58,42 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     return outcome
 
 
-async def _permit(tools: Tools, progress: Progress) -> Permit | None:
+async def _go_through(
+    tools: Tools, owned: AsyncExitStack, progress: Progress, start_clock: Callable[[float], None]
+) -> None:
     job, stage = progress.job, progress.timings.stage
     with stage("image"):
         progress.image = image = await _image(tools.engine, job.image)
     # 1 screen: what the command would do, as far as its text says.
     with stage("screen"):
         facts = await facts_of(job.request)
-    # 2 decide, 3 approve: a permit bound to exactly this request, or the reason why not.
-    with stage("decide"):
-        progress.judged = await _judged(job, tools, image, facts)
+    judged = await judged_of(job, tools, image, facts)
+    for last in (False, True):
+        permit = await _permit(tools, progress, judged)
+        if permit is None:
+            return
+        slot, session = await _hold(permit, judged, tools, owned, progress, image)
+        if await _intend(permit, judged, tools, progress):
+            await _run(tools, owned, progress, slot, session, image, start_clock)
+            return
+        # What was judged has changed. Nothing is held while it is judged, and asked, again.
+        progress.reservation = progress.session = progress.recipe = None
+        await owned.aclose()
+        if last:
+            progress.stopped = kept_changing(permit)
+
+
+async def _permit(tools: Tools, progress: Progress, judged: Judged) -> Permit | None:
+    """Return a permit for exactly this request, or None with the reason why not in progress."""
+    job = progress.job
+    # 2 decide, 3 approve.
+    with progress.timings.stage("decide"):
         answer = await permit_for(
             tools.judge,
-            progress.judged,
+            judged,
             approver=job.approver,
             wait_seconds=job.wait_approval_seconds,
+            tell=partial(tell, job),
         )
     progress.decision = answer.decision
     obligations = answer.decision.obligations
@@ -80,27 +101,22 @@ async def _permit(tools: Tools, progress: Progress) -> Permit | None:
     progress.job = replace(
         job, limits=progress.fitted.limits, timeout_seconds=obligations.timeout_seconds
     )
+    job.log.keep_at_most(obligations.output_bytes)
     if isinstance(answer, Permit):
         return answer
     progress.stopped = answer
     return None
 
 
-async def _run(
+async def _hold(
     permit: Permit,
+    judged: Judged,
     tools: Tools,
     owned: AsyncExitStack,
     progress: Progress,
-    start_clock: Callable[[float], None],
-) -> None:
-    job, image, judged, stage = (
-        progress.job,
-        progress.image,
-        progress.judged,
-        progress.timings.stage,
-    )
-    if image is None or judged is None:
-        raise EngineError("The stages of the run are out of order.")
+    image: ImageInfo,
+) -> tuple[Slot | None, Session]:
+    job, stage = progress.job, progress.timings.stage
     # 4 reserve: what it may use at most, in the ledger of all processes, until it is gone.
     with stage("reserve"):
         progress.reservation = await owned.enter_async_context(reserve(tools.ledger, progress))
@@ -112,15 +128,31 @@ async def _run(
         owned.push_async_exit(slot.owned)
         session = slot.session
     else:
-        session = await owned.enter_async_context(_workspace(progress, tools))
+        session = await _workspace(tools, owned, progress)
     progress.session = session
+    return slot, session
+
+
+async def _intend(permit: Permit, judged: Judged, tools: Tools, progress: Progress) -> bool:
     # 6 intent: the permit still holds, and what starts is on the disk before it does.
-    with stage("intent"):
-        progress.stopped = await confirm(tools.judge, judged, permit)
-        if progress.stopped is not None:
-            return
-        await tools.audit.intent(intent_of(progress, tools.audit, image=image.id))
+    with progress.timings.stage("intent"):
+        if not await holds(tools.judge, judged, permit):
+            return False
+        await tools.audit.intent(intent_of(progress, tools.audit, image=judged.image_id))
         progress.intended = True
+        return True
+
+
+async def _run(
+    tools: Tools,
+    owned: AsyncExitStack,
+    progress: Progress,
+    slot: Slot | None,
+    session: Session,
+    image: ImageInfo,
+    start_clock: Callable[[float], None],
+) -> None:
+    job = progress.job
     # 7 launch: a pure spec, a container of its own, and its posture compared before trust.
     if slot is not None:
         progress.sandbox = sandbox = slot.sandbox
@@ -130,7 +162,7 @@ async def _run(
     job.log.event(Started(cold=progress.cold))
     progress.sent_at = time.monotonic()
     start_clock(job.timeout_seconds)
-    with stage("run"):
+    with progress.timings.stage("run"):
         progress.fault = await _capture(
             job, sandbox, init_request(job, tools.env_allow, image, session)
         )
@@ -184,33 +216,26 @@ async def _end(progress: Progress) -> None:
             progress.fault = fault
 
 
-def _workspace(progress: Progress, tools: Tools) -> AbstractAsyncContextManager[Session]:
+class _WritingError(Exception):
+    """Another run is writing the workspace, and this one need not."""
+
+
+async def _workspace(tools: Tools, owned: AsyncExitStack, progress: Progress) -> Session:
     job, workspaces, timings = progress.job, tools.workspaces, progress.timings
     name = job.request.workspace
     if name is None:
-        return workspaces.throwaway(job.run_id, timings=timings)
-    if must_not_write(progress):
-        return workspaces.reader(name, job.run_id, timings=timings)
+        return await owned.enter_async_context(workspaces.throwaway(job.run_id, timings=timings))
 
     def waiting() -> None:
+        if only_reads(progress):
+            raise _WritingError
         job.log.event(Waiting(reason=f"Another run is writing the workspace {name}."))
 
-    return workspaces.writer(name, job.run_id, waiting=waiting, timings=timings)
-
-
-async def _judged(job: Job, tools: Tools, image: ImageInfo, facts: Facts) -> Judged:
-    name = job.request.workspace
-    asked = {"limits": job.limits, "timeout_seconds": job.timeout_seconds}
-    return Judged(
-        run_id=job.run_id,
-        request=job.request.model_copy(update=asked),
-        principal=job.principal,
-        workspace_id=None if name is None else (await tools.workspaces.show(name)).workspace_id,
-        image=job.image,
-        image_id=image.id,
-        runtime=None,  # The operator's setting, which no request can change.
-        facts=facts,
-    )
+    if not must_not_write(progress):
+        writer = workspaces.writer(name, job.run_id, waiting=waiting, timings=timings)
+        with suppress(_WritingError):
+            return await owned.enter_async_context(writer)
+    return await owned.enter_async_context(workspaces.reader(name, job.run_id, timings=timings))
 
 
 async def _image(engine: Engine, reference: str) -> ImageInfo:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import anyio.to_thread
 
+from sandboxrun.approval.approvals import close_ended
 from sandboxrun.audit.digest import sha256
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.audit.reading import records_of
@@ -60,6 +61,7 @@ async def recover(
         for row in await Runs(store).unsettled():
             if not await anyio.to_thread.run_sync(row.owner.is_alive):
                 runs += await settle_lost(audit, row)
+        await store.write(close_ended, durable=False)
         return Recovered(containers, mounts, runs)
 
 

@@ -10,6 +10,7 @@ from sandboxrun.model.event import Waiting
 from sandboxrun.quota.bounds import amounts_of
 from sandboxrun.quota.claim import Claim
 from sandboxrun.quota.ledger import Ledger, Reservation
+from sandboxrun.screening import Effect
 
 
 def reserve(ledger: Ledger, progress: Progress) -> AbstractAsyncContextManager[Reservation]:
@@ -18,7 +19,8 @@ def reserve(ledger: Ledger, progress: Progress) -> AbstractAsyncContextManager[R
     A wait for it is told as an event. See `Ledger.reserve`.
     """
     job, request = progress.job, progress.job.request
-    writes = request.workspace is not None and not must_not_write(progress)
+    stands_in_line = not must_not_write(progress) and not only_reads(progress)
+    writes = request.workspace is not None and stands_in_line
 
     def waiting(reason: str) -> None:
         job.log.event(Waiting(reason=reason))
@@ -38,6 +40,11 @@ def must_not_write(progress: Progress) -> bool:
     decision = progress.decision
     obliged = decision is not None and decision.obligations.read_only
     return obliged or progress.job.request.read_only
+
+
+def only_reads(progress: Progress) -> bool:
+    """Whether the command was proved to only read: it waits for no writer."""
+    return progress.decision is not None and progress.decision.effect is Effect.READ_ONLY
 
 
 def note_time(progress: Progress) -> None:

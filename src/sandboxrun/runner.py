@@ -18,6 +18,7 @@ from sandboxrun.accepting import as_request, stored_request
 from sandboxrun.approval.question import Approver
 from sandboxrun.audit.log import open_audit
 from sandboxrun.config import Settings
+from sandboxrun.engine.machine import require_runtime
 from sandboxrun.engine.protocol import EngineInfo
 from sandboxrun.errors import SandboxrunError, UsageError
 from sandboxrun.foreseeing import first_recipe
@@ -256,7 +257,7 @@ class Runner:
                 else request.timeout_seconds
             ),
             image=settings.image if request.image is None else request.image,
-            runtime=settings.runtime,
+            runtime=self._runtime(request.runtime),
             principal=principal,
             started_at=started_at,
             ordering=settings.ordering,
@@ -278,6 +279,11 @@ class Runner:
         )
         job.log.event(Queued())
         return job
+
+    def _runtime(self, wanted: str | None) -> str | None:
+        """Return the runtime of a request; the usual one is None, as where none is named."""
+        require_runtime(wanted, self._tools.maker.info)
+        return self.settings.runtime if wanted in (None, self._tools.runtime) else wanted
 
     def _log(self, run_id: str, request: Request, stop: Stop) -> RunLog:
         redaction = self._redaction

@@ -227,8 +227,11 @@ def test_a_decision_always_comes_and_the_never_list_always_holds(data: st.DataOb
     assert Decision.model_validate_json(decision.model_dump_json()) == decision
     offered_pattern(case.command, case.facts, case.requested, decision.objections)
     never = Tier.NEVER in (case.facts.tier, *(each.tier for each in case.facts.findings))
-    if never or case.requested.network:
+    if never:
         assert decision.verdict is Verdict.REFUSED
+    if case.requested.network:
+        assert decision.verdict is not Verdict.AUTO
+        assert any(each.rule == "network" for each in decision.objections)
     if Action.DENY in (host.asks, Action.ASK if workspace is None else workspace.asks):
         assert decision.verdict is not Verdict.ASK
     if decision.effect is Effect.READ_ONLY:

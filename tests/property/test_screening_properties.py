@@ -147,6 +147,7 @@ def test_any_input_has_facts_within_its_bytes(command: str | bytes) -> None:
     facts = screen(command)
     for finding in facts.findings:
         assert 0 <= finding.start <= finding.end <= len(raw)
+    assert "rule.failed" not in [finding.code for finding in facts.findings]
     if any(finding.tier is Tier.NEVER for finding in facts.findings):
         assert facts.tier is Tier.NEVER
 

@@ -49,6 +49,7 @@ def score(name: str) -> Score:
     for row in rows(name):
         facts = screen(row.command)
         counts[row.tier] += 1
+        counts["failed"] += any(finding.code == "rule.failed" for finding in facts.findings)
         if facts.tier is not row.tier:
             counts[f"{row.tier}->{facts.tier}"] += 1
             wrong.append(f"{row.id}: {row.tier}->{facts.tier}: {row.command!r}")

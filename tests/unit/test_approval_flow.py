@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -27,7 +28,7 @@ from sandboxrun.approval.consents import Consents, forget_workspace
 from sandboxrun.approval.grants import Grants
 from sandboxrun.approval.question import Answer, Approver, Question, operator_approver
 from sandboxrun.approval.workspace_policies import WorkspacePolicies, inherit_restrictions
-from sandboxrun.errors import EngineError, PolicyError, UnknownApprovalError
+from sandboxrun.errors import EngineError, PolicyError, StateError, UnknownApprovalError
 from sandboxrun.policy.document import Action, Range, Ranges, When
 from sandboxrun.state.runs import Runs
 
@@ -340,14 +341,118 @@ async def test_a_fault_of_the_approver_is_a_no(world: World) -> None:
     assert "The approver cannot be reached." in ended.reason
 
 
-async def test_a_bug_of_the_approver_is_never_a_yes(world: World) -> None:
-    async def broken(question: Question) -> Answer:
-        raise KeyError(question.run_id)
+async def _raises(question: Question) -> Answer:
+    raise KeyError(question.run_id)
 
-    with pytest.raises(ExceptionGroup) as caught:
-        await authorise(world.evaluate, world.approvals, approver=broken)
-    assert caught.group_contains(KeyError)
+
+async def _raises_a_group(question: Question) -> Answer:
+    raise ExceptionGroup(question.run_id, [ValueError("one")])
+
+
+async def _misnames(question: Question) -> Answer:
+    del question
+    return Answer(approved="no", by="bob")  # type: ignore[arg-type]
+
+
+async def _says_nothing(question: Question) -> Any:
+    del question
+
+
+async def _says_true(question: Question) -> Any:
+    del question
+    return True
+
+
+def _is_no_coroutine(question: Question) -> Any:
+    del question
+    return YES
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (_raises, "KeyError: "),
+        (_raises_a_group, "ExceptionGroup: "),
+        (_misnames, "ValidationError: "),
+        (_says_nothing, "it returned NoneType instead of an Answer"),
+        (_says_true, "it returned bool instead of an Answer"),
+        (_is_no_coroutine, "TypeError: "),
+    ],
+)
+async def test_whatever_is_not_an_answer_is_a_no(world: World, broken: Approver, why: str) -> None:
+    ended = await stopped(world, approver=broken)
+    assert ended.ending is Ending.APPROVAL_DENIED
+    assert ended.reason.startswith(f"The approver failed, which is a no: {why}")
+    assert ended.approval_id is not None
+    assert (await world.approvals.get(ended.approval_id)).answer is Answered.DENIED
     assert await world.approvals.pending() == ()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_approver_that_is_cancelled_from_within_is_a_no(world: World) -> None:
+    async def broken(question: Question) -> Answer:
+        del question
+        raise asyncio.CancelledError
+
+    ended = await stopped(world, approver=broken)
+    assert ended.ending is Ending.APPROVAL_DENIED
+    assert ended.reason.startswith("The approver failed, which is a no: it was cancelled")
+
+
+async def test_a_fault_of_the_store_comes_out_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(self: Approvals, approval_id: str, answer: Answer) -> Heard:
+        del self, approval_id, answer
+        raise StateError("No space is left.")
+
+    monkeypatch.setattr(Approvals, "answer", full)
+    with pytest.raises(StateError, match="No space is left"):
+        await authorise(world.evaluate, world.approvals, approver=saying(approved=True))
+    assert await world.approvals.pending() == ()
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [
+        ({"approver": saying(approved=True)}, Answered.APPROVED),
+        ({"approver": saying(approved=False)}, Answered.DENIED),
+        ({"approver": _raises}, Answered.DENIED),
+        ({"wait_seconds": 0.05}, Answered.EXPIRED),
+    ],
+)
+async def test_every_question_and_its_end_are_told(
+    world: World, how: dict[str, Any], word: Answered
+) -> None:
+    told: list[tuple[str, Answered | None]] = []
+    await authorise(
+        world.evaluate,
+        world.approvals,
+        tell=lambda asked, _: told.append((asked.approval_id, asked.answer)),
+        **how,
+    )
+    assert [answer for _, answer in told] == [None, word]
+    assert len({approval_id for approval_id, _ in told}) == 1
+
+
+async def test_the_end_of_a_question_that_is_withdrawn_is_told(world: World) -> None:
+    told: list[Answered | None] = []
+    with anyio.move_on_after(0.05):
+        await authorise(
+            world.evaluate,
+            world.approvals,
+            wait_seconds=60,
+            tell=lambda asked, _: told.append(asked.answer),
+        )
+    assert told == [None, Answered.CANCELLED]
+
+
+async def test_nobody_is_asked_for_what_nobody_can_grant(world: World) -> None:
+    world.requested = {"network": True}
+    ended = await stopped(world, approver=saying(approved=True))
+    assert ended.ending is Ending.APPROVAL_DENIED
+    assert "network grants unavailable" in ended.reason
+    assert ended.approval_id is None
 
 
 async def test_cancelling_withdraws_the_question(world: World) -> None:

@@ -151,8 +151,11 @@ def test_more_than_the_maximum_is_asked_about_up_to_the_ceiling() -> None:
 
 def test_network_grants_are_unavailable() -> None:
     decision = decided(case("ls", network=True))
-    assert decision.verdict is Verdict.REFUSED
-    assert "Network grants are unavailable" in decision.reason
+    assert (decision.verdict, decision.rule) == (Verdict.ASK, "host policy:network")
+    assert decision.reason.startswith("Nobody can say yes yet. It wants the network: ")
+    assert "network grants unavailable" in decision.reason
+    asks_nobody = document(asks=Action.DENY)
+    assert decided(case("ls", network=True), asks_nobody).verdict is Verdict.REFUSED
 
 
 def test_another_runtime_is_an_ask() -> None:
@@ -252,13 +255,21 @@ def test_a_request_is_judged_by_what_it_names() -> None:
             "timeout_seconds": 5,
             "limits": {"memory_bytes": 256 * MIB, "pids": 20},
             "stdin": b"x",
+            "secrets": {"C": "3"},
+            "read_only": True,
+            "network": True,
         }
     )
-    requested = Requested.of(request, image="i", runtime="runsc", read_only=True)
+    requested = Requested.of(request, image="i", runtime="runsc")
     assert requested.limits == {"timeout_seconds": 5, "memory_mib": 256, "pids": 20}
-    assert (requested.form, requested.env_names) == ("argv", ("A", "B"))
+    assert (requested.form, requested.env_names) == ("argv", ("A", "B", "C"))
     assert requested.stdin
     assert requested.read_only
+    assert requested.network
+    assert requested.runtime == "runsc"
+    assert requested.expand == frozenset()
+    larger = Requested.of(request.model_copy(update={"expand": True}), image="i")
+    assert larger.expand == {"timeout_seconds", "memory_mib", "pids"}
     assert Requested.of(Request(command=b"ls"), image="i").limits == {}
     assert screen_argv(["ls"]).tier is Tier.AUTO
 

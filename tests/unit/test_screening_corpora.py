@@ -9,6 +9,7 @@ from screening_corpora import NAMES, score
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bars_hold(name: str) -> None:
     found = score(name)
+    assert found.counts["failed"] == 0
     assert found.counts["never->auto"] == 0, found.wrong
     assert found.counts["ask->auto"] == 0, found.wrong
     assert found.counts["auto->never"] == 0, found.wrong

@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from screening_corpora import NAMES, rows
 
-from sandboxrun.screening.grammar.canary import canary_starts, tree_starts
+from sandboxrun.screening.grammar.canary import tree_starts
+from sandboxrun.screening.grammar.canary_processes import CanaryProcesses
+from sandboxrun.screening.grammar.canary_worker import NAMES as ASK_NAMES
+from sandboxrun.screening.grammar.canary_worker import SEEN
 from sandboxrun.screening.grammar.decode import UnknownNodeError, read_file
 from sandboxrun.screening.grammar.parse import parse_script
 from sandboxrun.screening.grammar.plain import read_plain
@@ -89,7 +92,8 @@ def test_any_text_the_fast_path_takes_means_the_same_to_the_slow_parser(
     ],
 )
 def test_known_misreadings_of_the_second_parser_are_a_finding(script: str) -> None:
-    assert canary_starts(script.encode()) is not None
+    answer = CanaryProcesses().ask(ASK_NAMES, script.encode(), seconds=1, wait_seconds=60)
+    assert answer[0] == SEEN
     parsed = parse_script(script, parser_path(), _FAR)
     assert parsed.doubt == "parser.disagree"
     assert parsed.statements is not None

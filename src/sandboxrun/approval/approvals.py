@@ -84,6 +84,25 @@ class Approval:
     run_status: str | None
 
 
+class OwnAnswer:
+    """What somebody in this process answers to one question, whenever they do."""
+
+    def __init__(self) -> None:
+        self._answer: Answer | None = None
+        self.given = anyio.Event()
+
+    def give(self, answer: Answer) -> None:
+        """Answer. The first one counts."""
+        if not self.given.is_set():
+            self._answer = answer
+            self.given.set()
+
+    def take(self) -> Answer | None:
+        """Return the answer once, and None before and afterwards."""
+        answer, self._answer = self._answer, None
+        return answer
+
+
 @dataclass(frozen=True, slots=True)
 class Approvals:
     """The questions of all processes."""
@@ -158,18 +177,22 @@ class Approvals:
 
         return await self.store.write(close, durable=False)
 
-    async def wait(self, approval_id: str, *, nudge: anyio.Event | None = None) -> Approval:
+    async def wait(self, approval_id: str, *, own: OwnAnswer | None = None) -> Approval:
         """Wait for an answer until the deadline, and return the question as it ended.
 
-        An answer of another process is seen within 200 ms, one of this process at once when
-        ``nudge`` is set after it. Raises `StateError`. Cancellation leaves the question pending:
+        An answer of another process is seen within 200 ms; ``own`` is recorded as soon as it is
+        given, if it is the first. Raises `StateError`. Cancellation leaves the question pending:
         close it.
         """
+        mine = OwnAnswer() if own is None else own
         while (asked := await self.get(approval_id)).answer is None:
+            if (answer := mine.take()) is not None:
+                await self.answer(approval_id, answer)
+                continue
             left = (asked.deadline_ns - self.clock()) / _NS
             if left <= 0:
                 return await self.close(approval_id, Answered.EXPIRED)
-            await _pause(min(POLL_SECONDS, left), nudge)
+            await _pause(min(POLL_SECONDS, left), mine.given)
         return asked
 
     async def get(self, approval_id: str) -> Approval:
@@ -197,12 +220,12 @@ class Approvals:
         )
 
 
-async def _pause(seconds: float, nudge: anyio.Event | None) -> None:
-    if nudge is None or nudge.is_set():
+async def _pause(seconds: float, given: anyio.Event) -> None:
+    if given.is_set():
         await anyio.sleep(seconds)
         return
     with anyio.move_on_after(seconds):
-        await nudge.wait()
+        await given.wait()
 
 
 def redeem(tx: sqlite3.Connection, approval_id: str, digest: str, owner: Owner) -> bool:

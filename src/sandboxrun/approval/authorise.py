@@ -6,6 +6,7 @@ A pending question holds no lock: other runs of the workspace go on.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,17 +14,20 @@ from typing import Final, assert_never
 
 import anyio
 
-from sandboxrun.approval.approvals import Answered, Approval, Approvals, redeem
+from sandboxrun.approval.approvals import Answered, Approval, Approvals, OwnAnswer, redeem
 from sandboxrun.approval.binding import Bound
 from sandboxrun.approval.grants import grant_holds
 from sandboxrun.approval.question import Answer, Approver, Question
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.policy.decision import Decision, Verdict
 from sandboxrun.policy.reasons import ASKED
+from sandboxrun.settle.task_group import plain_task_group
 
 _CLOSE_SECONDS: Final = 5.0
 _ROUNDS: Final = 5
 """How often a request that keeps changing while it is asked about is asked about again."""
+_FAILED: Final = "the approver's fault"
+"""Who is recorded as having said no, where an approver did not answer."""
 NOBODY_TO_ASK: Final = (
     "Nobody can be asked: there is no terminal and no approver. Whoever runs sandboxrun can pass "
     "--approve, or --wait-approval S and answer with `sandboxrun approvals`."
@@ -41,6 +45,8 @@ class Evaluated:
 
 Evaluate = Callable[[], Awaitable[Evaluated]]
 """Judges the request under the policies, grants and consent of this moment."""
+Tell = Callable[[Approval, Decision], None]
+"""Hears of each question twice: when it is put, and when it has ended."""
 
 
 class Ending(StrEnum):
@@ -84,12 +90,13 @@ async def authorise(
     *,
     approver: Approver | None = None,
     wait_seconds: float | None = None,
+    tell: Tell | None = None,
 ) -> Permit | Stopped:
     """Judge a request and have its asks answered; return at once where there is nobody to ask.
 
     ``wait_seconds``: answers of other processes are waited for so long, even without an
     ``approver``. The policy's own deadline still holds. What changes while somebody is asked is
-    asked about again.
+    asked about again. ``tell`` hears of every question.
 
     Raises `StateError` and what ``evaluate`` raises. Cancellation closes the pending question.
     """
@@ -105,7 +112,8 @@ async def authorise(
         if wait_seconds is not None:
             deadline = min(deadline, wait_seconds)
         digest = now.bound.digest()
-        approved = await _put(now.question, digest, approvals, approver, deadline)
+        asked = await approvals.ask(now.question, digest=digest, deadline_seconds=deadline)
+        approved = await _put(asked, now.decision, approvals, approver, tell or _untold)
         if approved.answer is not Answered.APPROVED:
             return _unanswered(approved, now.decision, deadline)
         now = await evaluate()
@@ -124,6 +132,8 @@ def _decided(now: Evaluated, approved: Approval | None) -> Permit | Stopped | No
         case Verdict.AUTO:
             return Permit(decision, digest)
         case Verdict.ASK:
+            if any(objection.unavailable for objection in decision.objections):
+                return _denied(decision, decision.reason)
             if approved is None or approved.request_digest != digest:
                 return None
             return Permit(decision, digest, approved.approval_id, approved.answered_by)
@@ -163,44 +173,66 @@ async def confirm(permit: Permit, evaluate: Evaluate, approvals: Approvals) -> C
     return None
 
 
+def _untold(asked: Approval, decision: Decision) -> None:
+    del asked, decision
+
+
 async def _put(
-    question: Question,
-    digest: str,
+    asked: Approval,
+    decision: Decision,
     approvals: Approvals,
     approver: Approver | None,
-    deadline_seconds: float,
+    tell: Tell,
 ) -> Approval:
-    asked = await approvals.ask(question, digest=digest, deadline_seconds=deadline_seconds)
-    heard = anyio.Event()
+    """Have a question answered, by whoever is first. It is never left open."""
+    own = OwnAnswer()
+    ended: Approval | None = None
     try:
-        async with anyio.create_task_group() as tasks:
+        tell(asked, decision)
+        async with plain_task_group() as tasks:
             if approver is not None:
-                tasks.start_soon(_hear, approver, asked, approvals, heard)
-            ended = await approvals.wait(asked.approval_id, nudge=heard)
+                tasks.start_soon(_hear, approver, asked.question, own)
+            ended = await approvals.wait(asked.approval_id, own=own)
             tasks.cancel_scope.cancel()
+        if ended is None:
+            # The approver let itself be cancelled, and the group with it.
+            own.give(_no("it was cancelled"))
+            ended = await approvals.wait(asked.approval_id, own=own)
     except BaseException:
-        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-            await approvals.close(asked.approval_id, Answered.CANCELLED)
+        with (
+            anyio.move_on_after(_CLOSE_SECONDS, shield=True),
+            contextlib.suppress(SandboxrunError),
+        ):
+            tell(await approvals.close(asked.approval_id, Answered.CANCELLED), decision)
         raise
+    tell(ended, decision)
     return ended
 
 
-async def _hear(
-    approver: Approver, asked: Approval, approvals: Approvals, heard: anyio.Event
-) -> None:
+async def _hear(approver: Approver, question: Question, own: OwnAnswer) -> None:
+    """Give what somebody else's code answers. Whatever is not an answer is a no."""
     try:
-        answer = await approver(asked.question)
+        answer: object = await approver(question)
     except SandboxrunError as fault:
-        answer = Answer(approved=False, by="the approver's fault", reason=fault.message)
-    await approvals.answer(asked.approval_id, answer)
-    heard.set()
+        answer = _no(fault.message)
+    except Exception as error:  # noqa: BLE001 - a callback of others may raise anything at all
+        answer = _no(f"{type(error).__name__}: {error}")
+    if not isinstance(answer, Answer):
+        answer = _no(f"it returned {type(answer).__name__} instead of an Answer")
+    own.give(answer)
+
+
+def _no(why: str) -> Answer:
+    return Answer(approved=False, by=_FAILED, reason=why)
 
 
 def _unanswered(ended: Approval, decision: Decision, deadline_seconds: float) -> Stopped:
     match ended.answer:
         case Answered.DENIED:
+            who = ended.answered_by
+            no = "The approver failed, which is a no" if who == _FAILED else f"{who} said no"
             said = f": {ended.reason}\n" if ended.reason else ". "
-            reason = f"{ended.answered_by} said no{said}{_why(decision)}"
+            reason = f"{no}{said}{_why(decision)}"
             ending = Ending.APPROVAL_DENIED
         case Answered.EXPIRED:
             reason = (

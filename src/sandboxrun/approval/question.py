@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,9 +45,10 @@ class Question(BaseModel):
     """What an 'always' would cover; None: it is not offered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What somebody says to a question."""
+class Answer(BaseModel):
+    """What somebody says to a question. Strict: what is not exactly true is not a yes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     approved: bool
     by: str
@@ -60,11 +60,8 @@ class Answer:
 
 
 Approver = Callable[[Question], Awaitable[Answer]]
-"""Somebody who can be asked. It is cancelled when another answer comes first or time is up.
-
-A fault of our tree counts as a denial; any other exception ends the question as cancelled and
-reaches the caller in an exception group.
-"""
+"""Somebody who can be asked. It is cancelled when another answer comes first or time is up, and
+must let that through. Whatever it raises, or returns instead of an `Answer`, is a no."""
 
 
 def question_of(

@@ -46,7 +46,13 @@ class Request(BaseModel):
     timeout_seconds: float | None = Field(default=None, gt=0, le=86_400)
     """Limit on the command's own time; None takes the setting's."""
     limits: Limits | None = None
-    """Resource limits; None takes the setting's."""
+    """Resource limits; what is not set in it, or None, takes the setting's or the policy's."""
+    expand: bool = False
+    """Have a person asked about limits above the policy's maximum, instead of getting the maximum."""
+    network: bool = False
+    """Have a person asked for the network. Nobody can grant it yet."""
+    runtime: str | None = Field(default=None, min_length=1)
+    """OCI runtime; None takes the setting's. Another one than that may be asked about."""
     on_output_limit: OnOutputLimit = OnOutputLimit.END
     """What happens when the command writes more than is kept."""
     keep_output: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +58,11 @@ class RunLog:
     def output_bytes(self) -> int:
         """How many bytes the command wrote so far, both streams together."""
         return self.capture.total_bytes
+
+    def keep_at_most(self, limit_bytes: int) -> None:
+        """Keep no more than this of the output. Only before there is any."""
+        policy = self.capture.policy
+        self.capture.policy = replace(policy, limit_bytes=min(policy.limit_bytes, limit_bytes))
 
     def event(self, step: Step) -> None:
         """Put an event at the end.

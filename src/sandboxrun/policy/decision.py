@@ -51,6 +51,8 @@ class Objection(_Frozen):
     """Bytes of the command it is about; none when it is about all of it."""
     expansion: bool = False
     """It asks for more than the policy gives. An 'always' never covers that."""
+    unavailable: bool = False
+    """There is nothing yet that could grant it: whoever asks is answered no at once."""
 
     @property
     def key(self) -> str:

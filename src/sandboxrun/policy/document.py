@@ -6,6 +6,7 @@ import hashlib
 import math
 import posixpath
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Final, Literal, Self
 
 import rfc8785
@@ -284,12 +285,17 @@ class Document(_Strict):
 
         Texts for people and examples don't count: changing them asks for no new consent.
         """
-        told = self.model_dump(
-            mode="json",
-            exclude={
-                "description": True,
-                "examples": True,
-                "rules": {"__all__": {"matches", "not_matches", "reason"}},
-            },
-        )
-        return hashlib.sha256(rfc8785.dumps(told)).hexdigest()
+        return _digest_of(self)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(document: Document) -> str:
+    told = document.model_dump(
+        mode="json",
+        exclude={
+            "description": True,
+            "examples": True,
+            "rules": {"__all__": {"matches", "not_matches", "reason"}},
+        },
+    )
+    return hashlib.sha256(rfc8785.dumps(told)).hexdigest()

@@ -104,6 +104,8 @@ def _heading(decision: Decision) -> str:
             return f"AUTO: it runs without a question, because of the grant {decision.grant}."
         case Verdict.AUTO:
             return "AUTO: it runs without a question."
+        case Verdict.ASK if any(each.unavailable for each in decision.objections):
+            return "ASK: it would need a yes that nobody can give yet, so it does not run."
         case Verdict.ASK:
             return "ASK: it runs only if a person says yes."
         case Verdict.CONSENT_REQUIRED:

@@ -116,8 +116,14 @@ def _allow_lists(document: Document, source: Source, requested: Requested) -> It
     if requested.runtime is not None:
         yield from _runtime(document, source, requested.runtime)
     if requested.network:
-        reason = "Network grants are unavailable: sandboxes have no network."
-        yield _denied(source, "network", reason)
+        yield Objection(
+            source=source,
+            rule="network",
+            action=Action.ASK,
+            reason="It wants the network: network grants unavailable, no sandbox has any.",
+            expansion=True,
+            unavailable=True,
+        )
 
 
 def _runtime(document: Document, source: Source, runtime: str) -> Iterator[Objection]:

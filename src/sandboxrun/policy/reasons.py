@@ -33,6 +33,7 @@ _INSTEAD: Final = {
     "parser": "Write it more simply, or put it into a script file.",
     "permission": "Change the mode of named files in the workspace.",
     "privilege": "Run it without: commands run as an unprivileged user, and the workspace is theirs.",
+    "rule": "Write it more simply, or put it into a script file.",
     "secret": "Leave credentials alone; sandboxes need none.",
     "service": "Start the program itself in the foreground; a sandbox has no services.",
     "shell": "Run the commands directly; a sandbox has no network.",
@@ -54,6 +55,8 @@ def reason_of(
     match verdict:
         case Verdict.AUTO:
             return "It may run."
+        case Verdict.ASK if any(objection.unavailable for objection in against):
+            return f"Nobody can say yes yet. {told(against, command)}"
         case Verdict.ASK:
             return f"{ASKED}{told(against, command)}"
         case Verdict.CONSENT_REQUIRED:

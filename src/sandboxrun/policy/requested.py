@@ -33,6 +33,7 @@ class Requested:
     """None is the engine's default."""
     network: bool = False
     env_names: tuple[str, ...] = ()
+    """Of variables and of secrets: to a program they are the same."""
     inputs: tuple[str, ...] = ()
     """Absolute paths of the host to be mounted read-only."""
     read_only: bool = False
@@ -54,24 +55,23 @@ class Requested:
         *,
         image: str,
         runtime: str | None = None,
-        network: bool = False,
-        read_only: bool = False,
-        expand: frozenset[str] = frozenset(),
         defaults: Mapping[str, float] | None = None,
     ) -> Self:
         """Return the judged part of ``request``; ``image`` is the one it ends up with.
 
-        ``defaults`` are limits the operator set for requests that name none, within the policy.
+        ``runtime`` is the one it wants in place of the usual one. ``defaults`` are limits the
+        operator set for requests that name none, within the policy.
         """
+        asked = limits_of(request.timeout_seconds, request.limits)
         return cls(
             form="argv" if request.command is None else "shell",
             image=image,
-            limits={**(defaults or {}), **limits_of(request.timeout_seconds, request.limits)},
-            expand=expand,
+            limits={**(defaults or {}), **asked},
+            expand=frozenset(asked) if request.expand else frozenset(),
             runtime=runtime,
-            network=network,
-            env_names=tuple(sorted(escaped(name) for name in request.env)),
-            read_only=read_only,
+            network=request.network,
+            env_names=tuple(sorted(map(escaped, (*request.env, *request.secrets)))),
+            read_only=request.read_only,
             stdin=request.stdin is not None,
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.facts import Facts
@@ -29,7 +30,7 @@ def screen(command: str | bytes) -> Facts:
     one that needs the parser process some milliseconds. Call it from a worker thread where an
     event loop must not wait. Raises `InstallError` when the parser is not installed.
     """
-    raw = command.encode("utf-8", "surrogatepass") if isinstance(command, str) else command
+    raw = _bytes(command)
     collector = Collector()
     if len(raw) > COMMAND_BYTES:
         collector.find("limit.size", 0, len(raw))
@@ -43,19 +44,16 @@ def screen(command: str | bytes) -> Facts:
     if not text.isascii():
         # Three bytes for three: the spans of what follows stay where they are.
         text = PRIVATE.sub("\ufffd", text)
-    walk = _walk(collector, raw)
     scope = Scope(positional=None)
-    try:
+
+    def read(walk: Walk) -> None:
         walk.script(text, scope, Origin(0, len(raw), exact=True), None)
         walk.finish(scope)
-    except RecursionError:
-        # Every known way here is bounded; what is not known must not pass for harmless.
-        collector.find("limit.depth", 0, len(raw))
-        collector.read_only = False
-    return collector.facts()
+
+    return _facts(collector, raw, read)
 
 
-def screen_argv(argv: Sequence[str]) -> Facts:
+def screen_argv(argv: Sequence[str | bytes]) -> Facts:
     """Return the facts of a command that runs without a shell: one simple command.
 
     Spans count in the bytes of the arguments joined with single blanks.
@@ -63,24 +61,51 @@ def screen_argv(argv: Sequence[str]) -> Facts:
     collector = Collector()
     args = []
     at = 0
-    for argument in argv:
-        length = len(argument.encode("utf-8", "surrogatepass"))
-        for code, _, _ in text_codes(argument):
-            collector.find(code, at, at + length)
-        clean = argument.encode("utf-8", "replace").decode()
-        args.append(Arg(PRIVATE.sub("\ufffd", clean), at, at + length))
-        at += length + 1
-    walk = _walk(collector, " ".join(argv).encode("utf-8", "surrogatepass"))
+    source = [_bytes(argument) for argument in argv]
+    for argument in source:
+        text = argument.decode("utf-8", "surrogateescape")
+        for code, _, _ in text_codes(text):
+            collector.find(code, at, at + len(argument))
+        args.append(Arg(PRIVATE.sub("\ufffd", text), at, at + len(argument)))
+        at += len(argument) + 1
     scope = Scope()
-    if args:
-        walk.judge(tuple(args), scope, None)
-    walk.finish(scope)
-    return collector.facts()
+
+    def read(walk: Walk) -> None:
+        if args:
+            walk.judge(tuple(args), scope, None)
+        walk.finish(scope)
+
+    return _facts(collector, b" ".join(source), read)
 
 
-def _walk(collector: Collector, source: bytes) -> Walk:
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+_MISTAKES: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What a mistake in a rule raises. Text that finds one must not end the process it is read in."""
+
+
+def _facts(collector: Collector, source: bytes, read: Callable[[Walk], None]) -> Facts:
+    """Return what ``read`` finds. What goes wrong with it is a finding, and what was found stays."""
     seconds = LARGE_SCREEN_SECONDS if len(source) > LARGE_BYTES else SCREEN_SECONDS
-    return Walk(collector, source, _parser(), time.monotonic() + seconds)
+    try:
+        read(Walk(collector, source, _parser(), time.monotonic() + seconds))
+    except RecursionError:
+        # Every known way here is bounded; what is not known must not pass for harmless.
+        collector.find("limit.depth", 0, len(source))
+        collector.read_only = False
+    except _MISTAKES:
+        collector.find("rule.failed", 0, len(source))
+        collector.read_only = False
+    return collector.facts()
 
 
 @lru_cache(maxsize=1)

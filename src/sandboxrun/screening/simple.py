@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sandboxrun.screening.grammar.tree import Assignment, Simple
+from sandboxrun.screening.judging.builtins import is_integer
 from sandboxrun.screening.judging.environment import environment_rule
 from sandboxrun.screening.limits import ALTERNATIVES
 from sandboxrun.screening.reading import marks
@@ -22,6 +23,8 @@ def run_simple(walk: Walk, command: Simple, scope: Scope, stdin: str | None) -> 
     if command.declaration or not command.words:
         for assignment in command.assignments:
             _assign(walk, assignment, expander)
+        if command.declaration and any(is_integer(args) for args in alternatives):
+            _evaluate(walk, command, scope)
         restored = None
     else:
         restored = (dict(scope.variables), scope.path_changed) if command.assignments else None
@@ -33,6 +36,13 @@ def run_simple(walk: Walk, command: Simple, scope: Scope, stdin: str | None) -> 
     if len(set(outputs)) <= 1:
         return outputs[0] if outputs else ""
     return marks.UNKNOWN + marks.taint(*outputs)
+
+
+def _evaluate(walk: Walk, command: Simple, scope: Scope) -> None:
+    """Read the values of integers: they are arithmetic, and subscripts in it are expanded."""
+    for assignment in command.assignments:
+        for value in scope.lookup(assignment.name):
+            walk.prompt(marks.plain(value), assignment.start, assignment.end, scope)
 
 
 def _restore(

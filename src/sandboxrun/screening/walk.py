@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from sandboxrun.screening.collect import Collector
+from sandboxrun.screening.facts import Tier
 from sandboxrun.screening.grammar.canary import canary_commands
 from sandboxrun.screening.grammar.gate import encoded
 from sandboxrun.screening.grammar.parse import Parsed, parse_script
@@ -85,7 +86,8 @@ class Walk:
             # What measuring the text has cost must not keep its ends from being looked at.
             self._deadline = max(self._deadline, time.monotonic() + LOOSE_SECONDS)
         if short:
-            pieces = [command for command in canary_commands(encoded(text)) if command != text]
+            found = canary_commands(encoded(text), self._deadline)
+            pieces = [command for command in found if command != text]
             for statements in (*map(self._statements, pieces), self._before_error(text)):
                 self._run_loosely(statements, scope, stdin)
         for line in _ends(text):
@@ -275,6 +277,15 @@ class Walk:
         finally:
             inner, self.collector = self.collector, outer
         inner.hand_over(outer)
+
+    def suspects(self, script: Arg, scope: Scope) -> bool:
+        """Tell whether text would be refused if a shell ran it. It makes no finding."""
+        outer, self.collector = self.collector, Collector()
+        try:
+            self.code(script, scope.copy(), None)
+        finally:
+            inner, self.collector = self.collector, outer
+        return inner.facts().tier is Tier.NEVER
 
     def code(
         self,

@@ -17,6 +17,7 @@ from typing import assert_never
 from sandboxrun.engine.protocol import ContainerState
 from sandboxrun.errors import (
     ImageUnusableError,
+    PolicyError,
     QuotaExceededError,
     SandboxrunError,
     WorkspaceLostError,
@@ -83,6 +84,10 @@ def settle(ending: Ending) -> Verdict:  # noqa: PLR0911 - one rule, one return
         return Verdict(status=Status.QUOTA_EXCEEDED, fault=ending.fault)
     if isinstance(ending.fault, WorkspaceLostError):
         return Verdict(status=Status.WORKSPACE_LOST, fault=ending.fault)
+    if isinstance(ending.fault, PolicyError):
+        # Nobody can say what is allowed, so nothing is.
+        said = f"Refused. {ending.fault.message} {ending.fault.advice}"
+        return Verdict(status=Status.REFUSED, fault=ending.fault, said=said)
     return Verdict(status=Status.ENGINE_FAILED, fault=ending.fault)
 
 

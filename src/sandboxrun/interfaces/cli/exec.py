@@ -89,7 +89,13 @@ def exec_command(
     memory: Annotated[str | None, typer.Option(help="Memory, e.g. 512m or 2g.")] = None,
     pids: Annotated[int | None, typer.Option(help="Processes and threads.")] = None,
     disk: Annotated[str | None, typer.Option(help="Largest file, e.g. 4g.")] = None,
+    expand: Annotated[
+        bool, typer.Option("--expand", help="Ask about limits above the policy's maximum.")
+    ] = False,
     runtime: Annotated[str | None, typer.Option(help="OCI runtime, e.g. runc.")] = None,
+    network: Annotated[
+        bool, typer.Option("--network", help="Ask for the network. Nobody can grant it yet.")
+    ] = False,
     engine: EngineOption = None,
     principal: Annotated[str | None, typer.Option(help="Who asks.")] = None,
     conversation: Annotated[str | None, typer.Option(help="The dialogue it belongs to.")] = None,
@@ -142,7 +148,7 @@ def exec_command(
     if command is not None and argv is not None:
         raise UsageError("Give a shell command, or a program after --, and not both.")
     executor: Executor = ctx.meta.get(EXECUTOR, InProcess())
-    settings = Settings.read(engine=engine, runtime=runtime, policy=policy)
+    settings = Settings.read(engine=engine, policy=policy)
     request = _request(
         command=command,
         argv=None if argv is None else tuple(argv),
@@ -157,6 +163,9 @@ def exec_command(
         read_only=read_only,
         image=image,
         limits=_limits(settings.limits, cpus=cpus, memory=memory, pids=pids, disk=disk),
+        expand=expand,
+        network=network,
+        runtime=runtime,
         principal=principal,
         conversation=conversation,
         stdin=executor.read_stdin() if stdin else None,

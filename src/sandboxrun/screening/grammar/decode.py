@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
@@ -206,7 +207,14 @@ def _arithmetic_words(node: Node | None) -> Iterator[Word]:
             raise UnknownNodeError(kind)
 
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
 def _assignment(node: Node) -> Assignment:
+    name = node["Name"]["Value"]
+    if not _NAME.fullmatch(name):
+        # The parser takes `a\ b=c` for an assignment. To bash it is a program's name.
+        raise UnknownNodeError("Assign")
     array = node.get("Array")
     elements: tuple[Word, ...] | None = None
     index = _arithmetic(node.get("Index"))
@@ -216,7 +224,7 @@ def _assignment(node: Node) -> Assignment:
             index += _arithmetic(element.get("Index"))
     value = node.get("Value")
     return Assignment(
-        node["Name"]["Value"],
+        name,
         bool(node.get("Append")),
         None if value is None else _word(value),
         elements,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sandboxrun.screening.grammar.canary import CanaryStoppedError, canary_starts, tree_starts
+from sandboxrun.screening.grammar.canary import canary_doubt, tree_starts
 from sandboxrun.screening.grammar.decode import UnknownNodeError, read_file
 from sandboxrun.screening.grammar.gate import encoded, structure_of, too_deep
 from sandboxrun.screening.grammar.plain import read_plain
@@ -34,7 +34,7 @@ def parse_script(text: str, binary: Path, deadline: float) -> Parsed:
         return Parsed((), None)
     plain = read_plain(text)
     if plain is not None:
-        return Parsed(plain, _compare(text.encode(), plain))
+        return Parsed(plain, canary_doubt(text.encode(), tree_starts(plain), deadline))
     structure = structure_of(text)
     if len(structure) > STRUCTURE_BYTES:
         return Parsed(None, "limit.size")
@@ -69,10 +69,10 @@ def _parse_slowly(text: str, binary: Path, deadline: float) -> Parsed:
     if doubt is not None:
         return Parsed(statements, doubt)
     if len(script) > STRUCTURE_BYTES:
-        return Parsed(statements, _compare_shortened(script, root, statements))
+        return Parsed(statements, _compare_shortened(script, root, statements, deadline))
     if b"<<" in script and b"\\" in script:
         script = _without_escapes(script, root)
-    return Parsed(statements, _compare(script, statements))
+    return Parsed(statements, canary_doubt(script, tree_starts(statements), deadline))
 
 
 def _tree_of(script: bytes, binary: Path, deadline: float) -> dict[str, Any] | None:
@@ -83,16 +83,8 @@ def _tree_of(script: bytes, binary: Path, deadline: float) -> dict[str, Any] | N
     return None if answer is None else json.loads(answer)
 
 
-def _compare(script: bytes, statements: tuple[Statement, ...]) -> str | None:
-    try:
-        seen = canary_starts(script)
-    except CanaryStoppedError:
-        return "limit.size"
-    return None if seen == tree_starts(statements) else "parser.disagree"
-
-
 def _compare_shortened(
-    script: bytes, root: dict[str, Any], statements: tuple[Statement, ...]
+    script: bytes, root: dict[str, Any], statements: tuple[Statement, ...], deadline: float
 ) -> str | None:
     """Compare on the script without the inside of its long constants.
 
@@ -108,12 +100,8 @@ def _compare_shortened(
     def moved(offset: int) -> int:
         return offset - sum(min(end, offset) - start for start, end in cuts if start < offset)
 
-    try:
-        seen = canary_starts(b"".join(pieces))
-    except CanaryStoppedError:
-        return "limit.size"
     expected = frozenset(moved(offset) for offset in tree_starts(statements))
-    return None if seen == expected else "parser.disagree"
+    return canary_doubt(b"".join(pieces), expected, deadline)
 
 
 _ESCAPE = re.compile(rb"\\[`$\\]")

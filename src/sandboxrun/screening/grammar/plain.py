@@ -207,6 +207,9 @@ def _assignment(word: Word) -> Assignment | None:
         raise _DeclinedError
     match = _ASSIGNMENT.match(first.text)
     if match is None:
+        if "=" in first.text and "\\" in first.text:
+            # The slow parser takes it for an assignment, and bash for a program's name.
+            raise _DeclinedError
         return None
     rest = first.text[match.end() :]
     parts = ((Literal(rest),) if rest else ()) + word.parts[1:]

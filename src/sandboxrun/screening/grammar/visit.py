@@ -3,70 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
-from sandboxrun.screening.grammar.tree import (
-    AndOr,
-    Arithmetic,
-    Arm,
-    Assignment,
-    Case,
-    Command,
-    Coprocess,
-    Double,
-    Evaluation,
-    Extended,
-    For,
-    Function,
-    Group,
-    If,
-    Literal,
-    Parameter,
-    Pipeline,
-    Process,
-    Quoted,
-    Redirect,
-    Simple,
-    Statement,
-    Substitution,
-    Test,
-    Timed,
-    While,
-    Word,
-)
+from sandboxrun.screening.grammar import tree
 
-_LEAVES: Final = (Literal, Quoted, Extended)
-_COMMANDS: Final = (
-    Simple,
-    Pipeline,
-    AndOr,
-    Group,
-    If,
-    While,
-    For,
-    Case,
-    Function,
-    Evaluation,
-    Test,
-    Timed,
-    Coprocess,
-)
+_LEAVES: Final = (tree.Literal, tree.Quoted, tree.Extended)
+_COMMANDS: Final = get_args(tree.Command)
 _INNER: Final = (
     *_COMMANDS,
-    Statement,
-    Word,
-    Double,
-    Parameter,
-    Substitution,
-    Process,
-    Arithmetic,
-    Assignment,
-    Redirect,
-    Arm,
+    *(part for part in get_args(tree.Part) if part not in _LEAVES),
+    tree.Statement,
+    tree.Word,
+    tree.Assignment,
+    tree.Redirect,
+    tree.Arm,
 )
 
 
-def commands_of(statements: tuple[Statement, ...]) -> Iterator[Command]:
+def commands_of(statements: tuple[tree.Statement, ...]) -> Iterator[tree.Command]:
     """Yield every command in ``statements``, those inside words included."""
     pending: list[object] = list(statements)
     while pending:
@@ -79,7 +33,7 @@ def commands_of(statements: tuple[Statement, ...]) -> Iterator[Command]:
             pending.extend(child for child in node if isinstance(child, tuple))
 
 
-def count_nodes(statements: tuple[Statement, ...], most: int) -> int:
+def count_nodes(statements: tuple[tree.Statement, ...], most: int) -> int:
     """Return the number of nodes, counting no further than ``most``."""
     pending: list[object] = list(statements)
     count = 0

@@ -6,7 +6,12 @@ import re
 from typing import Final
 
 from sandboxrun.screening.judging.paths import Place, matches, place_of, resolve
-from sandboxrun.screening.judging.secrets import SOCKETS, is_project_secret, is_secret
+from sandboxrun.screening.judging.secrets import (
+    SOCKETS,
+    is_history,
+    is_project_secret,
+    is_secret,
+)
 from sandboxrun.screening.reading.scope import Scope
 
 _AUTHORITY: Final = (
@@ -38,6 +43,8 @@ def read_codes(text: str, scope: Scope) -> list[str]:
             codes.append("secret.read")
         elif is_project_secret(path):
             codes.append("secret.project")
+        elif is_history(path):
+            codes.append("secret.history")
         if place_of(path) is Place.RAW:
             codes.append("device.raw")
     return codes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sandboxrun.screening.judging.access import probes_secret
@@ -203,12 +203,21 @@ def _names(inv: Invocation) -> Verdict:
     return _QUIET
 
 
+def is_integer(args: Sequence[Arg]) -> bool:
+    """Tell whether a declaration makes its names integers."""
+    return any(re.fullmatch(r"-[A-Za-z]*i[A-Za-z]*", arg.text) for arg in args)
+
+
 def _declare(inv: Invocation) -> Verdict:
+    counts = is_integer(inv.args)
     for arg in inv.args:
         name, equals, value = arg.text.partition("=")
         if equals and re.fullmatch(r"[A-Za-z_]\w*", name):
             _environment(inv, arg._replace(text=name), value)
             inv.scope.assign(name, (value,))
+            if counts:
+                # An integer's value is arithmetic, and subscripts in it are expanded.
+                inv.walk.prompt(marks.plain(value), arg.start, arg.end, inv.scope)
     _subscripts(inv, tuple(arg for arg in inv.args if not arg.text.startswith("-")))
     return Verdict(True)
 
@@ -281,6 +290,23 @@ def _complete(inv: Invocation) -> Verdict:
     return _QUIET
 
 
+def _hash(inv: Invocation) -> Verdict:
+    options = read_options(inv.args, "p")
+    file = options.value("p")
+    if file is not None:
+        for name in options.operands:
+            # From now on the name is that file, whatever it is called.
+            inv.scope.aliases[name.text] = file.text
+        inv.inner((file,))
+    return Verdict(file is None)
+
+
+def _bind(inv: Invocation) -> Verdict:
+    for binding in read_options(inv.args, "fmquxr").all_values("x"):
+        inv.script(binding._replace(text=binding.text.rpartition('":')[2].lstrip()))
+    return _QUIET
+
+
 def _history(inv: Invocation) -> Verdict:
     return Verdict(not any(a.text.startswith("-") for a in inv.args))
 
@@ -328,11 +354,13 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "enable": _enable,
     "complete": _complete,
     "compgen": _complete,
+    "hash": _hash,
+    "bind": _bind,
     "history": _history,
     "getopts": _getopts,
     **dict.fromkeys(
         ("shopt", "return", "exit", "break", "continue", "umask", "ulimit", "bg", "fg", "disown",
-         "jobs", "suspend", "logout", "unalias", "bind", "compopt", "nocorrect", "times"),
+         "jobs", "suspend", "logout", "unalias", "compopt", "nocorrect", "times"),
         _quiet,
     ),
 }  # fmt: skip

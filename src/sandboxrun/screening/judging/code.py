@@ -24,6 +24,10 @@ _SPAWN: Final = re.compile(
     r"|run_command|posix_spawn|Process\.run|Process\.start|do shell script|readpipe|open3|pty)\b"
     r"|%x|\bqx\b|`|open\s*\(?\s*[\w$]*\s*,?\s*[\"']\s*\||\|\s*[\"']\s*[,)]|\[ShellExecute\]"
 )
+_PIPE_OPEN: Final = re.compile(
+    r"\bopen\b\s*\(?\s*(?:(?:my|our|local)?\s*[\w$]+\s*,\s*)?[\"']\s*(?:\||-\||\w[^\"'|]*\|[\"'])"
+)
+"""Perl and Ruby open a command where the name begins or ends with a bar."""
 _DELETE: Final = re.compile(
     r"\b(?:rmtree|remove_tree|rmSync|rmdirSync|rm_rf|rm_r|unlinkSync|rmdir|unlink|removedirs"
     r"|delete_folder|RemoveAll|deltree|fs\.rm|Deno\.remove|FileUtils|os\.remove|Files\.delete)\b"
@@ -72,6 +76,7 @@ _STRINGS: Final = re.compile(
 )
 _PRIVILEGE: Final = re.compile(
     r"\b(?:setuid|setreuid|setresuid|seteuid|set_uid)\s*\(?\s*0|POSIX::setuid\(0\)|Process::Sys\.setuid\(?0"
+    r"|with administrator privileges"
 )
 _CAPS: Final = re.compile(r"\bos\.(?:unshare|setns|chroot|mknod)\b|\bchroot\s*\(")
 
@@ -92,7 +97,7 @@ def scan_code(inv: Invocation, code: Arg) -> None:
     _hazards(inv, code, text, strings)
     for string in paths:
         _path(inv, code, string)
-    if _SPAWN.search(_without_strings(text)) or "`" in text:
+    if _SPAWN.search(_without_strings(text)) or "`" in text or _PIPE_OPEN.search(text):
         scan_spawn(inv, code, text, strings)
     if _WRITES.search(text):
         for string in paths:
@@ -197,7 +202,8 @@ def hidden_risks(inv: Invocation, code: Arg, text: str) -> None:
 def scan_spawn(inv: Invocation, code: Arg, text: str, strings: list[str]) -> None:
     """Judge every string of code that starts programs, alone and as one argument list."""
     del text
-    commands = [s for s in strings if s and len(s) < 4000 and not _MODULE.fullmatch(s)]  # noqa: PLR2004
+    commands = [s.strip("| ") for s in strings]
+    commands = [s for s in commands if s and len(s) < 4000 and not _MODULE.fullmatch(s)]  # noqa: PLR2004
     if not commands:
         inv.find("unresolved.code", code)
         return

@@ -205,20 +205,31 @@ def _permissions(inv: Invocation, operands: tuple[Arg, ...], *, recursive: bool)
 def _move(inv: Invocation) -> Verdict:
     options = read_options(inv.args, "tS", ("target-directory", "suffix"))
     sources, target = split_target(options)
+    counting = _MOVED_AWAY if any(_leaves(place, inv) for place in target) else _MOVED
     for source in sources:
         inv.walk.read(source, inv.scope)
         codes = deletion_codes(source.text, inv.scope, recursive=True)
         for code in () if marks.is_unresolved(source.text) else codes:
-            if code in (
-                "delete.system",
-                "delete.home",
-                "delete.outside",
-                "secret.read",
-            ) or code in ("delete.history", "delete.workspace"):
+            if code in counting:
                 inv.find(code, source)
     for place in target:
         inv.walk.write(place, inv.scope)
     return Verdict(False, "")
+
+
+_MOVED: Final = frozenset(
+    "delete.system delete.home delete.outside secret.read delete.history delete.workspace".split()
+)
+_MOVED_AWAY: Final = _MOVED | {"delete.sources", "delete.glob"}
+
+
+def _leaves(target: Arg, inv: Invocation) -> bool:
+    """Tell whether what is moved there is gone from the workspace, as the rest of it is not."""
+    kept = (Place.WORKSPACE, Place.INSIDE)
+    return any(
+        path.startswith("/") and place_of(path) not in kept
+        for path in resolve(target.text, inv.scope)
+    )
 
 
 def split_target(options: Options) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:

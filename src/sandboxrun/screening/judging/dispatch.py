@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +121,32 @@ def _ruled(inv: Invocation) -> Verdict:
         return judge_reader(inv, reader)
     scan_operands(inv.walk, inv.args, inv.scope)
     _unknown_wrapper(inv.walk, inv.args, inv.scope)
+    _unknown_options(inv)
     return Verdict(False, marks.UNKNOWN + marks.taint(inv.stdin))
+
+
+_TEXTS: Final = re.compile(
+    r"-+(?:m|message|msg|t|title|body|b|subject|s|text|comment|description|desc|d|note|n|name|label|l"
+    r"|reason|prompt|p|header|summary|pattern|regex|query|q|grep|filter|format|f|help|k|match)"
+)
+"""Options of programs nobody knows whose value is more likely prose than a command."""
+
+
+def _unknown_options(inv: Invocation) -> None:
+    """Ask about an option of an unknown program whose value reads like a refused command."""
+    for place, arg in enumerate(inv.args):
+        name, equals, value = arg.text.partition("=")
+        before = inv.args[place - 1].text if place else ""
+        if equals and name.startswith("-"):
+            option, text = name, value
+        elif before.startswith("-") and "=" not in before:
+            option, text = before, arg.text
+        else:
+            continue
+        if any(blank in text for blank in " \n") and not _TEXTS.fullmatch(option):
+            place_of_text = arg._replace(text=text)
+            if inv.walk.suspects(place_of_text, inv.scope):
+                inv.find("option.program", place_of_text)
 
 
 _BEHIND_WRAPPERS: Final = frozenset(

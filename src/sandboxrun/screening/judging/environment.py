@@ -35,6 +35,7 @@ _PLAIN: Final = re.compile(
     r"(?:/usr/bin/|/bin/)?(?:cat|less|more|most|head|true|false|:|vi|vim|nvim|nano|emacs|code|"
     r"echo|ed|micro|hx|subl|delta|ssh)?(?: -[A-Za-z]+| --wait)*"
 )
+_SHELLS: Final = re.compile(r"(?:/usr)?(?:/local)?(?:/bin/)?(?:[bdkcz]a?|t?c|fi)?sh|")
 _NODE_LOADS: Final = re.compile(
     r"(?:^|\s)(?:-r|--require|--import|--loader|--experimental-loader)\b"
 )
@@ -53,6 +54,10 @@ def environment_rule(walk: Judge, place: Arg, value: str, scope: Scope) -> None:
         _command(walk, place, value, scope)
     elif name in _LOADS:
         _loads(walk, place, value, scope)
+    elif name == "LESS" and "+!" in value:
+        _command(walk, place, value.partition("+!")[2], scope)
+    elif name == "SHELL" and not _SHELLS.fullmatch(value):
+        _command(walk, place, value, scope)
     elif (name == "PATH" and re.match(r"/(?:tmp|var/tmp|dev/shm)(?:/|:|$)", value)) or (
         name == "NODE_OPTIONS" and _NODE_LOADS.search(value)
     ):

@@ -75,6 +75,8 @@ def judge_interpreter(inv: Invocation) -> Verdict:
     """Judge an interpreter: the text it is given, or the file it runs."""
     kind = _INTERPRETERS.get(inv.name) or _INTERPRETERS["python3" if "py" in inv.name else "node"]
     args = list(inv.args)
+    if inv.name in ("deno", "bun") and args and args[0].text == "run":
+        args.pop(0)
     found = False
     rest: list[Arg] = []
     while args:

@@ -34,6 +34,10 @@ class Judge(Protocol):
         """Judge what only may be a command: nothing but its refusals counts."""
         ...
 
+    def suspects(self, script: Arg, scope: Scope) -> bool:
+        """Tell whether text would be refused if a shell ran it. It makes no finding."""
+        ...
+
     def code(
         self,
         script: Arg,

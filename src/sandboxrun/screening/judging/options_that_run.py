@@ -11,6 +11,9 @@ from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdic
 from sandboxrun.screening.reading.expand import Arg
 
 _SHELL_OPTIONS: Final[dict[str, str]] = {
+    "npm": "--script-shell --shell --node-options",
+    "pnpm": "--script-shell --shell",
+    "yarn": "--script-shell",
     "split": "--filter",
     "gsplit": "--filter",
     "tcpdump": "-z --postrotate-command",
@@ -77,8 +80,39 @@ _MACRO: Final = re.compile(r"%\(([^)]*)\)")
 _SYSCMD: Final = re.compile(r"(?:e?syscmd|\.sy|\.pso|write18)\s*[({`\s]+([^)}'`\n]+)")
 
 
+_ESCAPING: Final = frozenset("dc ftp lftp sftp telnet mail mailx gnuplot".split())
+"""Programs that give a line of their input to a shell when it starts with an exclamation mark."""
+_ATTACHING: Final = frozenset("strace ltrace perf gcore py-spy bpftrace rbspy".split())
+"""Programs that take over a process by its number."""
+
+
+def _escapes(inv: Invocation) -> None:
+    texts = [inv.whole._replace(text=inv.stdin)] if inv.stdin else []
+    texts += [value for option, value in zip(inv.args, inv.args[1:], strict=False)
+              if option.text in ("-e", "-c", "-E")]  # fmt: skip
+    for text in texts:
+        for line in re.findall(r"(?m)^\s*!\s*(.+)$", text.text):
+            inv.script(text._replace(text=line))
+
+
+def _attaches(inv: Invocation) -> None:
+    for place, arg in enumerate(inv.args):
+        before = inv.args[place - 1].text if place else ""
+        bare = inv.name == "gcore" and arg.text == "1"
+        if (
+            bare
+            or (arg.text == "1" and before in ("-p", "--pid"))
+            or arg.text in ("-p1", "--pid=1")
+        ):
+            inv.find("escape.process", arg)
+
+
 def option_rule(inv: Invocation) -> None:
     """Report the commands in options of ``inv``'s program; most programs have none."""
+    if inv.name in _ESCAPING:
+        _escapes(inv)
+    if inv.name in _ATTACHING:
+        _attaches(inv)
     shell = _SHELL_OPTIONS.get(inv.name, "").split()
     code = _CODE_OPTIONS.get(inv.name, "").split()
     if not shell and not code:

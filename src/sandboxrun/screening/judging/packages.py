@@ -185,7 +185,9 @@ def _manager(inv: Invocation) -> Verdict:
             inv.find("network.install")
         return MUTATING
     word, rest = operands[0].text, operands[1:]
-    if word in manager.asks:
+    if word in ("config", "set"):
+        _configures(inv, rest)
+    elif word in manager.asks:
         _asks(inv, word, rest)
     elif word in manager.publishes or (
         inv.name in ("mvn", "mvnw", "gradle", "gradlew", "sbt")
@@ -203,6 +205,20 @@ def _manager(inv: Invocation) -> Verdict:
     elif inv.name == "yarn" and _RUN_NAMES.fullmatch(word):
         inv.find("network.publish", operands[0])
     return MUTATING
+
+
+_PROGRAM_SETTINGS: Final = frozenset("script-shell shell editor viewer git node-gyp".split())
+
+
+def _configures(inv: Invocation, rest: tuple[Arg, ...]) -> None:
+    """Report a setting that names a program which later commands run."""
+    words = [arg for arg in rest if arg.text != "set" and not arg.text.startswith("-")]
+    for place, arg in enumerate(words):
+        key, equals, value = arg.text.partition("=")
+        given = [arg._replace(text=value)] if equals else words[place + 1 : place + 2]
+        if key in _PROGRAM_SETTINGS and given:
+            inv.find("option.program", arg)
+            inv.script(given[0])
 
 
 def _asks(inv: Invocation, word: str, rest: tuple[Arg, ...]) -> None:
@@ -273,14 +289,20 @@ def _make(inv: Invocation) -> Verdict:
         text = file_text(inv, file)
         if text is not None:
             _recipe(inv, file, text)
+    shows = options.has("nq", "just-print", "dry-run", "recon", "question")
     for operand in options.operands:
         name, equals, value = operand.text.partition("=")
+        place = operand._replace(text=value)
+        if shows and not equals:
+            continue
         if (
             equals
             and name in ("SHELL", "MAKE", ".SHELLFLAGS")
             and not _PLAIN_SHELL.fullmatch(value)
         ):
             inv.script(operand._replace(text=value))
+        elif equals and (_TOOLS.fullmatch(name) or inv.walk.suspects(place, inv.scope)):
+            _tool(inv, name, place)
         elif not equals and name in ("install", "uninstall", "install-strip", "install-bin"):
             if not any(
                 o.text.startswith(("DESTDIR=", "PREFIX=", "prefix=")) for o in options.operands
@@ -289,6 +311,19 @@ def _make(inv: Invocation) -> Verdict:
         elif not equals and _RUN_NAMES.fullmatch(name):
             inv.find("network.publish", operand)
     return MUTATING
+
+
+_TOOLS: Final = re.compile(
+    r"CC|CXX|CPP|LD|AR|AS|RM|CP|MV|LN|MKDIR|INSTALL|INSTALL_\w+|PYTHON3?|NODE|NPM|GO|CARGO|SUDO|LEX|YACC"
+)
+
+
+def _tool(inv: Invocation, name: str, value: Arg) -> None:
+    """Judge a variable that recipes run; of another one it is only known that it could be."""
+    if _TOOLS.fullmatch(name):
+        inv.script(value)
+    else:
+        inv.find("option.program", value)
 
 
 _PLAIN_SHELL: Final = re.compile(r"(?:/usr)?(?:/local)?(?:/bin/)?(?:bash|sh|dash|zsh|make)")
@@ -302,6 +337,29 @@ def _recipe(inv: Invocation, place: Arg, text: str) -> None:
             inv.script(place._replace(text=shell[1]))
         elif command and not re.match(r"[\w./%-]+\s*:|[\w.]+\s*[:?+]?=", command):
             inv.script(place._replace(text=command.replace("$$", "$")))
+
+
+def _cmake(inv: Invocation) -> Verdict:
+    words = [arg.text for arg in inv.args]
+    if words[:1] == ["-E"]:
+        _cmake_tool(inv, inv.args[1:])
+    for place, word in enumerate(words[:-1]):
+        text = file_text(inv, inv.args[place + 1]) if word == "-P" else None
+        for command in re.findall(r"COMMAND\s+([^)]+)", text or ""):
+            inv.script(inv.args[place + 1]._replace(text=command))
+    return _builder(inv)
+
+
+def _cmake_tool(inv: Invocation, args: tuple[Arg, ...]) -> None:
+    """Judge the command that a tool of CMake's own runs."""
+    tool = args[0].text if args else ""
+    rest = list(args[2:] if tool == "chdir" else args[1:])
+    while tool == "env" and rest and re.match(r"--|[A-Za-z_]\w*=", rest[0].text):
+        rest.pop(0)
+    if tool in ("env", "time", "chdir") and rest:
+        inv.inner(tuple(rest))
+    elif tool in ("rm", "remove", "remove_directory"):
+        inv.inner((args[0]._replace(text="rm"), args[0]._replace(text="-rf"), *rest))
 
 
 def _builder(inv: Invocation) -> Verdict:
@@ -329,7 +387,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     "make": _make,
     "gmake": _make,
     "bmake": _make,
-    "cmake": _builder,
+    "cmake": _cmake,
     "ninja": _builder,
     "meson": _builder,
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import threading
 import warnings
 from typing import Final
 
@@ -23,6 +25,8 @@ _EXEC: Final = frozenset(
 _LIST_FORMS: Final = frozenset(
     {"execv", "execve", "execvp", "execvpe", "posix_spawn", "posix_spawnp"}
 )
+_SPAWNERS: Final = _SHELL | _PROCESS | _EXEC
+_MOST_TEXTS: Final = 64
 _TREES: Final = frozenset({"rmtree", "remove_tree"})
 _FILES: Final = frozenset({"remove", "unlink", "rmdir", "removedirs"})
 _MODULES: Final = frozenset(
@@ -38,7 +42,7 @@ def scan_python(inv: Invocation, code: Arg) -> None:
         scan_code(inv, code)
         return
     try:
-        with warnings.catch_warnings():
+        with _QUIET, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -57,6 +61,8 @@ def scan_python(inv: Invocation, code: Arg) -> None:
 
 
 _MOST_NESTED: Final = 2000
+_QUIET: Final = threading.Lock()
+"""Filters of warnings are the process's: two threads that change them could leave them changed."""
 
 
 def _without_spawns(text: str) -> str:
@@ -80,13 +86,12 @@ class _Reader:
         self._code = code
         self._known: dict[str, str | list[str]] = {}
         self._imported: set[str] = set()
-        self._constants = [
+        self._texts = [
             node.value
             for node in ast.walk(tree)
-            if isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and node.value.startswith(("/", "~"))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value
         ]
+        self._constants = [text for text in self._texts if text.startswith(("/", "~"))]
 
     def node(self, node: ast.AST) -> None:
         """Look at one node."""
@@ -97,17 +102,44 @@ class _Reader:
             for alias in node.names:
                 if alias.asname:
                     self._known[alias.asname] = alias.name
+        elif isinstance(node, ast.Import):
+            self._imported.update(
+                alias.asname
+                for alias in node.names
+                if alias.asname and alias.name.partition(".")[0] in _MODULES
+            )
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name):
                 value = self._value(node.value)
                 if value is not None:
                     self._known[target.id] = value
+                elif (spawner := self._spawner(node.value)) is not None:
+                    self._imported.add(target.id)
+                    self._known[target.id] = spawner
         elif isinstance(node, ast.Call):
             self._call(node)
+            if any(self._spawner(argument) is not None for argument in node.args):
+                self._handed_on()
+
+    def _spawner(self, node: ast.expr) -> str | None:
+        """Return the name of the function that starts programs which an expression means."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owned = node.value.id in _MODULES or node.value.id in self._imported
+            return node.attr if owned and node.attr in _SPAWNERS else None
+        if isinstance(node, ast.Name) and node.id in self._imported:
+            known = self._known.get(node.id, node.id)
+            return known if isinstance(known, str) and known in _SPAWNERS else None
+        return None
+
+    def _handed_on(self) -> None:
+        """Judge every constant: one of them is what a function that was handed on is given."""
+        for text in self._texts[:_MOST_TEXTS]:
+            if self._inv.walk.suspects(self._code._replace(text=text), self._inv.scope):
+                self._inv.script(self._code._replace(text=text))
 
     def _call(self, node: ast.Call) -> None:
-        name, owned = _name(node.func)
+        name, owned = self._named(node.func)
         for argument in node.args:
             path = self._value(argument)
             if isinstance(path, str) and (path.startswith(("/", "~")) or marks.HOME in path):
@@ -136,6 +168,13 @@ class _Reader:
             self._exec(name, node)
         elif name in _TREES or name in _FILES:
             self._delete(name, node, first)
+
+    def _named(self, function: ast.expr) -> tuple[str, bool]:
+        """Return a called name as `_name` does; one that getattr computes is worked out."""
+        if isinstance(function, ast.Call) and _name(function.func)[0] == "getattr":
+            given = self._value(function.args[1]) if len(function.args) > 1 else None
+            return (given, True) if isinstance(given, str) else ("", False)
+        return _name(function)
 
     def _is_process(self, node: ast.Call) -> bool:
         """Tell a call of subprocess or os from a method that happens to have the name."""
@@ -217,8 +256,12 @@ class _Reader:
                 return [v if isinstance(v, str) else marks.UNKNOWN for v in values]
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _added(self._value(left), self._value(right))
+            case ast.BinOp(left=left, op=ast.Mod(), right=right):
+                return _formatted(self._value(left), self._value(right))
+            case ast.FormattedValue(value=inner, format_spec=None):
+                return self._value(inner)
             case ast.JoinedStr(values=parts):
-                texts = [self._value(p) if isinstance(p, ast.Constant) else None for p in parts]
+                texts = [self._value(part) for part in parts]
                 return "".join(t if isinstance(t, str) else marks.UNKNOWN for t in texts)
             case ast.Call():
                 return self._called(node)
@@ -260,6 +303,19 @@ def _writes(node: ast.Call) -> bool:
     """Tell whether a call of open has a mode that writes."""
     modes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "mode")]
     return any(isinstance(m, ast.Constant) and set(str(m.value)) & set("wax+") for m in modes)
+
+
+def _formatted(
+    pattern: str | list[str] | None, values: str | list[str] | None
+) -> str | list[str] | None:
+    """Return what the percent operator makes of texts."""
+    if not isinstance(pattern, str) or values is None or re.search(r"%[^s%]", pattern):
+        # Only what cannot ask for a width: that could be of any length.
+        return None
+    try:
+        return pattern % (tuple(values) if isinstance(values, list) else values)
+    except (TypeError, ValueError):
+        return None
 
 
 def _added(left: str | list[str] | None, right: str | list[str] | None) -> str | list[str] | None:

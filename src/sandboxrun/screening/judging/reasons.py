@@ -35,7 +35,9 @@ _NEVER: Final = {
 }
 _ASK: Final = {
     "unparsed": "The shell text cannot be parsed.",
+    "parser.crashed": "The second parser did not survive it, so nothing confirms what would run.",
     "parser.disagree": "Two parsers disagree on which commands would run.",
+    "rule.failed": "A rule of screening failed on it, so that it was not read completely.",
     "limit.size": "The command is too large to be read completely.",
     "limit.depth": "The command nests too deeply to be read completely.",
     "limit.time": "Reading the command took too long.",
@@ -73,6 +75,7 @@ _ASK: Final = {
     "git.hook": "Makes git run a program.",
     "option.program": "An option makes the program run another one.",
     "secret.project": "Touches the project's file of secrets.",
+    "secret.history": "Reads what somebody typed, which may hold credentials.",
     "secret.probe": "Looks whether credentials exist.",
     "secret.below": "Reads a directory that holds credentials.",
     "secret.search": "Searches a home or the machine for text.",

@@ -20,6 +20,7 @@ from sandboxrun.screening.judging import (
     system,
     text,
     tools,
+    versions,
 )
 from sandboxrun.screening.judging.invocation import Invocation, Verdict
 
@@ -36,6 +37,7 @@ RULES: Final[dict[str, Callable[[Invocation], Verdict]]] = {
     **text.RULES,
     **options_that_run.RULES,
     **git.RULES,
+    **versions.RULES,
     **shells.RULES,
     **builtins.RULES,
 }

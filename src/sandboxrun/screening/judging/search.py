@@ -32,8 +32,11 @@ def _find(inv: Invocation) -> Verdict:
         roots.append(args.pop(0))
     roots = roots or [inv.head._replace(text=".")]
     read_only = not any(root.text.startswith(marks.SPLAT) for root in roots)
+    searched = any(is_key_name(name) for name in _names(args))
     for root in roots:
         inv.walk.read(root, inv.scope)
+        if searched and _wide(root, inv):
+            inv.find("secret.probe", root)
     at = 0
     while at < len(args):
         test = args[at].text
@@ -209,7 +212,7 @@ def _grep(inv: Invocation) -> Verdict:
     operands = options.operands if options.has("ef", "regexp", "file") else options.operands[1:]
     for operand in operands:
         for path in resolve(operand.text, inv.scope):
-            if recursive and place_of(path) in (Place.ROOT, Place.HOME):
+            if recursive and place_of(path) in (Place.ROOT, Place.HOME, Place.SYSTEM):
                 inv.find("secret.search", operand)
     return verdict
 

@@ -43,7 +43,7 @@ _STORES: Final = tuple(f"{HOME_PATH}/{path}" for path in _IN_HOME) + _ABSOLUTE
 _HOST_KEY: Final = re.compile(r"/etc/ssh/ssh_host_\w+_key$")
 _PROCESS: Final = re.compile(
     r"/proc/(?:\d+|[^/]*[\ue000-\uf8ff][^/]*|(?:self|thread-self)(?=/mem|/root))"
-    r"(?:/task/[^/]+)?/(?:environ|mem|maps|root|cwd|fd|fdinfo|auxv|stack|syscall)(?:/|$)"
+    r"(?:/task/[^/]+)?/(?:environ|mem|maps|root|cwd|exe|fd|fdinfo|auxv|stack|syscall|ns)(?:/|$)"
 )
 SOCKETS: Final = re.compile(
     r"(?:^|/)(?:docker|containerd|podman|crio|cri-dockerd|buildkitd|dockershim)\.sock$"
@@ -116,6 +116,16 @@ def is_project_secret(path: str) -> bool:
             _glob_could_be(name, secret) for secret in (".env", ".env.local", ".env.production")
         )
     return bool(_PROJECT.match(name)) and not _TEMPLATE.search(name)
+
+
+_HISTORY: Final = re.compile(
+    rf"(?:{HOME_PATH}|/root|/home/[^/]+)/(?:\.\w+_history|\.lesshst|\.viminfo|\.local/share/fish/.*)"
+)
+
+
+def is_history(path: str) -> bool:
+    """Tell whether a resolved path is where a program keeps what somebody typed."""
+    return _HISTORY.fullmatch(path) is not None
 
 
 def _glob_could_be(pattern: str, name: str) -> bool:

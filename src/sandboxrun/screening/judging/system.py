@@ -144,6 +144,8 @@ def _gpg(inv: Invocation) -> Verdict:
                         "--keyserver") for arg in inv.args):  # fmt: skip
         inv.find("network.use")
     scan_operands(inv.walk, inv.args, inv.scope)
+    if any(arg.text in ("-d", "--decrypt") for arg in inv.args):
+        return Verdict(False, marks.UNKNOWN + marks.DECODED)
     return MUTATING
 
 

@@ -32,7 +32,7 @@ _NEVER: Final[Mapping[str, str]] = {
 _ASK: Final[Mapping[str, str]] = {
     "network.use": "ping ping6 fping dig nslookup host whois traceroute tracepath mtr nmap telnet ftp"
     " sftp tftp lftp ncftp ssh-copy-id sshpass mosh autossh rclone aria2c axel httpie http https"
-    " xh lynx w3m links elinks youtube-dl yt-dlp svn hg bzr cvs fossil mail mailx mutt sendmail"
+    " xh lynx w3m links elinks youtube-dl yt-dlp cvs mail mailx mutt sendmail"
     " msmtp swaks websocat wscat grpcurl iperf iperf3 tcpdump tshark arping hping3 masscan zmap"
     " nikto sqlmap hydra rsh rlogin rcp rexec s3cmd s5cmd smbclient showmount rpcinfo snmpwalk"
     " ldapsearch ngrok cloudflared tor torsocks proxychains chisel frpc wg wg-quick openvpn"

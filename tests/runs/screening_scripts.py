@@ -54,7 +54,7 @@ class ScriptMaker:
             name, name, name, name, f"'{name}'", f'"{name}"', f"k\\{digits[0]}{digits[1:]}",
             f"'k'{digits}", f'k""{digits}', f"$'\\x6b{digits}'", f"$'\\153'{digits}", f"${{u:-{name}}}",
             f"$(echo {name})", f"`echo {name}`", f"k\\\n{digits}", f"${{u-{name}}}",
-            f"$(printf %s {name})", f"/s/{name}", f"{{{name},a}}",
+            f"$(printf %s {name})", f"/tmp/s/{name}", f"{{{name},a}}",
         )  # fmt: skip
 
     def _word(self, depth: int) -> str:
