@@ -53,7 +53,11 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="SANDBOXRUN_", env_nested_delimiter="__", frozen=True, extra="ignore"
+        env_prefix="SANDBOXRUN_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
     )
 
     state_dir: Path = Field(default_factory=_default_state_dir)
