@@ -445,9 +445,9 @@ def test_only_the_limits_that_are_named_leave_the_policys_defaults(
 
 
 def test_another_runtime_is_asked_about(bench: Bench) -> None:
-    usual = bench.runner._tools.info.default_runtime
+    usual = bench.runner._tools.maker.info.default_runtime
     other = {"runc": "crun", "crun": "runc"}[usual]
-    if other not in bench.runner._tools.info.runtimes:
+    if other not in bench.runner._tools.maker.info.runtimes:
         pytest.skip(f"the engine has no {other}")
     assert bench.run("echo x", runtime=usual).status is Status.SUCCEEDED
     denied = bench.run("echo x", runtime=other)

@@ -156,7 +156,7 @@ class Slots:
         try:
             async with self._making:
                 recipe = await work()
-                if recipe is not None and await self._has_room(workspace_id):
+                if recipe is not None and await self._is_wanted(workspace_id):
                     slot = await self._made(recipe)
                     if self._closing:
                         await _close(slot)
@@ -193,6 +193,11 @@ class Slots:
                 await owned.aclose()
             raise
         return Slot(recipe, session, sandbox, time.monotonic(), owned)
+
+    async def _is_wanted(self, workspace_id: str | None) -> bool:
+        """Whether a slot can be of use. Not behind a writer: it would be of the wrong state."""
+        free = workspace_id is None or await self._workspaces.is_free(workspace_id)
+        return free and await self._has_room(workspace_id)
 
     async def _has_room(self, workspace_id: str | None) -> bool:
         """Make room among our own slots if the host has enough of them. Owners may be dead."""

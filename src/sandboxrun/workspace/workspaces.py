@@ -117,6 +117,10 @@ class Workspaces:
         """Return one workspace. Raises `UnknownWorkspaceError`. Cancelling leaves nothing."""
         return await self._state.read(lambda tx: rows.find_workspace(tx, name))
 
+    async def is_free(self, workspace_id: str) -> bool:
+        """Return whether nobody writes a workspace or waits to. Cancelling leaves nothing."""
+        return await self._access.line.is_free(workspace_id)
+
     async def uid(self, workspace_id: str) -> int:
         """Return the user a workspace's commands run as. Raises `WorkspaceLostError`."""
         found = await self._state.read(lambda tx: rows.workspace_by_id(tx, workspace_id))

@@ -53,7 +53,7 @@ def verify_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Try in real sandboxes what they promise to prevent.
+    """Verify in real sandboxes what they promise to prevent.
 
     Every probe holds, is open, or is not applicable, which is neither. Exit status: 0 when every
     promised property held or is waived, 1 otherwise.
