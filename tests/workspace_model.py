@@ -53,7 +53,7 @@ class Step:
                 file.write(b"%d" % self.number * (self.number % 50))
 
     def _append(self, path: bytes, _: bytes) -> None:
-        if os.path.isfile(path) and not os.path.islink(path) and os.stat(path).st_nlink == 1:
+        if os.path.isfile(path) and not os.path.islink(path):
             with open(path, "ab") as file:
                 file.write(b"+")
 
@@ -107,7 +107,7 @@ class Step:
 
     def _rewrite_same(self, path: bytes, _: bytes) -> None:
         """Change the content of the same size, and put the time back."""
-        if os.path.isfile(path) and not os.path.islink(path) and os.stat(path).st_nlink == 1:
+        if os.path.isfile(path) and not os.path.islink(path):
             found = os.stat(path)
             with open(path, "r+b") as file:
                 file.write(b"%d" % (self.number % 10) if found.st_size else b"")

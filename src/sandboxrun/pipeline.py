@@ -42,10 +42,11 @@ async def execute(job: Job, tools: Tools) -> Outcome:
     `sandboxrun.engine.sandbox`. Cancelling it leaves an unsettled run for recovery.
     """
     progress = Progress(job)
-    async with AsyncExitStack() as owned:
+    # What is reserved is given back with the verdict: nothing of the run uses it any more.
+    async with AsyncExitStack() as reserved, AsyncExitStack() as owned:
         async with until_stopped(job.stop) as start_clock:
             try:
-                await _go_through(tools, owned, progress, start_clock)
+                await _go_through(tools, owned, reserved, progress, start_clock)
             except SandboxrunError as fault:
                 progress.fault = fault
         await _end(progress)
@@ -59,7 +60,11 @@ async def execute(job: Job, tools: Tools) -> Outcome:
 
 
 async def _go_through(
-    tools: Tools, owned: AsyncExitStack, progress: Progress, start_clock: Callable[[float], None]
+    tools: Tools,
+    owned: AsyncExitStack,
+    reserved: AsyncExitStack,
+    progress: Progress,
+    start_clock: Callable[[float], None],
 ) -> None:
     job, stage = progress.job, progress.timings.stage
     with stage("image"):
@@ -72,6 +77,10 @@ async def _go_through(
         permit = await _permit(tools, progress, judged)
         if permit is None:
             return
+        # 4 reserve: what it may use at most, in the ledger of all processes, until it is over.
+        with stage("reserve"):
+            held = await reserved.enter_async_context(reserve(tools.ledger, progress))
+            progress.reservation = held
         slot, session = await _hold(permit, judged, tools, owned, progress, image)
         if await _intend(permit, judged, tools, progress):
             await _run(tools, owned, progress, slot, session, image, start_clock)
@@ -79,6 +88,7 @@ async def _go_through(
         # What was judged has changed. Nothing is held while it is judged, and asked, again.
         progress.reservation = progress.session = progress.recipe = None
         await owned.aclose()
+        await reserved.aclose()
         if last:
             progress.stopped = kept_changing(permit)
 
@@ -116,10 +126,7 @@ async def _hold(
     progress: Progress,
     image: ImageInfo,
 ) -> tuple[Slot | None, Session]:
-    job, stage = progress.job, progress.timings.stage
-    # 4 reserve: what it may use at most, in the ledger of all processes, until it is gone.
-    with stage("reserve"):
-        progress.reservation = await owned.enter_async_context(reserve(tools.ledger, progress))
+    job = progress.job
     # 5 snapshot: the state before the run is frozen below a new, empty layer.
     progress.recipe = recipe = recipe_of(job, judged, image, permit.decision)
     slot = await tools.slots.take(recipe.key, job.run_id)

@@ -110,7 +110,7 @@ async def run(subject: Subject, *argv: bytes) -> str:
         await sandbox.start()
         await sandbox.run(request, None, output.append)
         await sandbox.finish(output.append)
-        assert sandbox.state is not None
+        assert sandbox.is_over
     return b"".join(each.data for each in output).decode()
 
 

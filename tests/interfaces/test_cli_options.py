@@ -182,6 +182,7 @@ def test_every_command_with_json_is_tried_or_has_no_fault_of_its_own() -> None:
     assert with_json - {arguments[0] for arguments, _ in FAULTS.values()} == {
         "engine",
         "artifact",
+        "daemon",
         "quota",
     }
 

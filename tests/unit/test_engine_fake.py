@@ -55,6 +55,7 @@ async def played(
             await sandbox.run(request, stdin, output.append)
             assert sandbox.end is not None
             await sandbox.finish(output.append)
+            assert await sandbox.contradiction() is None
             state = sandbox.state
             assert state is not None
         assert engine.containers == {}
@@ -100,6 +101,7 @@ async def test_a_hanging_command_is_killed() -> None:
                 await anyio.wait_all_tasks_blocked()
                 group.cancel_scope.cancel()
             await sandbox.finish(output.append)
+            assert await sandbox.contradiction() is None
             state = sandbox.state
         assert state is not None
         assert state.exit_code == 137
