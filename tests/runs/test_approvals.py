@@ -128,7 +128,7 @@ def types(bench: Bench, run: Run) -> list[str]:
 @contextmanager
 def writing(bench: Bench, workspace: str) -> Iterator[None]:
     """Keep the workspace being written, so that other writers wait between permit and launch."""
-    run = start(bench, "sleep 300", workspace=workspace)
+    run = start(bench, "touch held; sleep 300", workspace=workspace)
     events(bench, run, until="started")
     try:
         yield
