@@ -53,8 +53,11 @@ async def execute(job: Job, tools: Tools) -> Outcome:
         outcome = await conclude(progress.job, tools, progress)
         # What is left to do waits behind the verdict; so does the slot for the next command.
         tools.behind.leave(job.run_id, owned.pop_all(), progress.sandbox)
-        if progress.recipe is not None and progress.fault is None:
-            tools.slots.prepare(progress.recipe)
+        recipe, session = progress.recipe, progress.session
+        # A reader that did not wait for a writer leaves no slot: making one would wait for it.
+        usual = session is None or recipe is None or session.read_only == recipe.key.read_only
+        if recipe is not None and progress.fault is None and usual:
+            tools.slots.prepare(recipe)
     return outcome
 
 
