@@ -53,11 +53,8 @@ async def execute(job: Job, tools: Tools) -> Outcome:
         outcome = await conclude(progress.job, tools, progress)
         # What is left to do waits behind the verdict; so does the slot for the next command.
         tools.behind.leave(job.run_id, owned.pop_all(), progress.sandbox)
-        recipe, session = progress.recipe, progress.session
-        # A reader that did not wait for a writer leaves no slot: making one would wait for it.
-        usual = session is None or recipe is None or session.read_only == recipe.key.read_only
-        if recipe is not None and progress.fault is None and usual:
-            tools.slots.prepare(recipe)
+        if progress.recipe is not None and progress.fault is None:
+            tools.slots.prepare(progress.recipe)
     return outcome
 
 
@@ -98,7 +95,7 @@ async def _permit(tools: Tools, progress: Progress, judged: Judged) -> Permit | 
             wait_seconds=job.wait_approval_seconds,
             tell=partial(tell, job),
         )
-    progress.decision = answer.decision
+    progress.decision, progress.approval = answer.decision, answer.approval_id
     obligations = answer.decision.obligations
     progress.fitted = fitted(obligations.limits, tools.maker.info, asked=job.request.limits)
     progress.job = replace(
