@@ -61,7 +61,7 @@ async def conclude(job: Job, tools: Tools, progress: Progress) -> Outcome:
     # 10 receipt: the outcome and its record are committed together.
     try:
         await tools.audit.settle(
-            receipt_of(job, outcome, started=progress.intended),
+            receipt_of(progress, outcome),
             outcome_json=outcome.model_dump_json(),
         )
     except StateError as fault:

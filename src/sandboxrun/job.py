@@ -79,6 +79,8 @@ class Progress:
     decision: Decision | None = None
     fitted: Fitted | None = None
     """What the policies give, cut to what the machine has."""
+    approval: str | None = None
+    """Id of the last question that was put about it."""
     stopped: Stopped | None = None
     """Why it may not run."""
     image: ImageInfo | None = None

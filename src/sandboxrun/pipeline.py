@@ -105,7 +105,7 @@ async def _permit(tools: Tools, progress: Progress, judged: Judged) -> Permit | 
             wait_seconds=job.wait_approval_seconds,
             tell=partial(tell, job),
         )
-    progress.decision = answer.decision
+    progress.decision, progress.approval = answer.decision, answer.approval_id
     obligations = answer.decision.obligations
     progress.fitted = fitted(obligations.limits, tools.maker.info, asked=job.request.limits)
     progress.job = replace(

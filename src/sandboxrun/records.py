@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandboxrun.audit.digest import canonical_digest, command_digest, env_digests, sha256
 from sandboxrun.audit.log import AuditLog
 from sandboxrun.audit.record import Intent, Receipt
-from sandboxrun.job import Job, Progress
+from sandboxrun.job import Progress
 from sandboxrun.model.outcome import Outcome
 from sandboxrun.model.text import escaped
 from sandboxrun.policy.decision import Decision
@@ -28,7 +28,9 @@ def intent_of(progress: Progress, audit: AuditLog, *, image: str) -> Intent:
         limits=job.limits,
         image=image,
         policies={} if decision is None else policies_of(decision),
+        consent=None if decision is None else decision.consent,
         grant=None if decision is None else decision.grant,
+        approval=progress.approval,
         read_only=session is not None and session.read_only,
         snapshot_before=None if session is None else session.snapshot_before,
         owner=str(audit.store.owner),
@@ -44,12 +46,13 @@ def policies_of(decision: Decision) -> dict[str, str]:
     return found
 
 
-def receipt_of(job: Job, outcome: Outcome, *, started: bool) -> Receipt:
+def receipt_of(progress: Progress, outcome: Outcome) -> Receipt:
     """Return the record of how it ended."""
+    job, decision = progress.job, progress.decision
     return Receipt(
         receipt_id=outcome.receipt_id,
         run_id=job.run_id,
-        started=started,
+        started=progress.intended,
         principal=job.principal,
         workspace=outcome.workspace,
         command=command_digest(job.request),
@@ -62,6 +65,9 @@ def receipt_of(job: Job, outcome: Outcome, *, started: bool) -> Receipt:
         limits=outcome.limits,
         image=outcome.image,
         policies=outcome.policy_digests,
+        consent=None if decision is None else decision.consent,
+        grant=None if decision is None else decision.grant,
+        approval=progress.approval,
         snapshot_before=outcome.snapshot_before,
         snapshot_after=outcome.snapshot_after,
         effects=(

@@ -25,6 +25,7 @@ from sandboxrun.approval.authorise import Permit
 from sandboxrun.approval.consents import Consents
 from sandboxrun.approval.grants import Grants
 from sandboxrun.approval.question import Answer, Approver, Question
+from sandboxrun.audit.reading import records_of
 from sandboxrun.deciding import Judge, Judged
 from sandboxrun.engine.protocol import EngineKind
 from sandboxrun.model.event import Event
@@ -125,10 +126,16 @@ def types(bench: Bench, run: Run) -> list[str]:
     return [event.type for event in events(bench, run) if event.type != "output"]
 
 
+def records(bench: Bench, outcome: Outcome) -> list[dict[str, Any]]:
+    """Return what the audit says of a run."""
+    found = bench.portal.call(records_of, bench.runner._store, outcome.run_id)
+    return [json.loads(record.text)["entry"] for record in found]
+
+
 @contextmanager
 def writing(bench: Bench, workspace: str) -> Iterator[None]:
     """Keep the workspace being written, so that other writers wait between permit and launch."""
-    run = start(bench, "sleep 300", workspace=workspace)
+    run = start(bench, "touch held; sleep 300", workspace=workspace)
     events(bench, run, until="started")
     try:
         yield
@@ -155,6 +162,25 @@ def test_a_question_and_its_answer_are_events(bench: Bench, workspace: str) -> N
     ]  # fmt: skip
     (question,) = person.questions
     assert (question.command, question.workspace_name) == (ASKS, workspace)
+
+
+def test_a_receipt_says_who_allowed_it(bench: Bench, workspace: str) -> None:
+    outcome = bench.run(ASKS, workspace=workspace, approver=Person("yes"))
+    intent, receipt = records(bench, outcome)
+    consents = Consents(bench.runner._store)
+    latest = functools.partial(
+        consents.latest, principal="ann", workspace=workspace_id(bench, workspace)
+    )
+    consent = bench.portal.call(latest)
+    assert consent is not None
+    for record in (intent, receipt):
+        assert record["consent"] == consent.consent_id
+        assert record["policies"] == {"host_policy": consent.digests.host_policy}
+        assert record["grant"] is None
+        assert record["approval"].startswith("ask-")
+    (denied,) = records(bench, bench.run(ASKS, workspace=workspace, approver=Person("no")))
+    assert denied["approval"] not in (None, receipt["approval"])
+    assert denied["consent"] == consent.consent_id
 
 
 def test_a_no_is_an_event_and_reaches_the_caller(bench: Bench) -> None:

@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from sandboxrun.screening import Effect, Facts, Tier, screen, screen_argv
 from sandboxrun.screening.baseline import compare
+from sandboxrun.screening.judging.invocation import Invocation, Verdict
+from sandboxrun.screening.judging.rules import RULES
 
 
 def _places(command: str) -> dict[str, str]:
@@ -31,6 +33,30 @@ def _places(command: str) -> dict[str, str]:
 )
 def test_a_finding_says_where(command: str, code: str, place: str) -> None:
     assert _places(command)[code] == place
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"\xff", b"\xff\xfe\xfd", "é".encode(), "日本".encode(), "\U0001f600".encode(),
+        b"\xed\xa0\x80", b"\xe2\x28\xa1", b"\xf0\x9f", b"a\xc3", "\ue000".encode(), "\u200b".encode(),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"echo '%s'; sudo id", b"x='%s'; if true; then sudo id; fi", b"# %s\nsudo id",
+        b"cat <<E\n%s\nE\nsudo id", b'bash -c "echo \'%s\'; sudo id"', b"echo '%s' | sudo id",
+        b"echo $(echo '%s'; sudo id)", b"for f in '%s'; do sudo id; done", b"sudo id # %s",
+    ],
+)  # fmt: skip
+def test_a_finding_says_where_whatever_bytes_stand_before_it(script: bytes, odd: bytes) -> None:
+    command = script % odd
+    found = [f for f in screen(command).findings if f.code == "privilege.raise"]
+    assert [command[f.start : f.end] for f in found] == [b"sudo id"]
+    argv = [b"cat", odd, b"/etc/shadow"]
+    (secret,) = [f for f in screen_argv(argv).findings if f.code == "secret.read"]
+    assert b" ".join(argv)[secret.start : secret.end] == b"/etc/shadow"
 
 
 def test_facts_list_what_a_command_touches() -> None:
@@ -108,6 +134,19 @@ def test_a_limit_never_lowers_a_tier() -> None:
         nested = f"eval {nested!r}" if "'" not in nested else f'bash -c "{nested}"'
     assert screen(nested).tier is not Tier.AUTO
     assert screen("ls && " * 2_500 + "sudo id").tier is not Tier.AUTO
+
+
+def test_a_mistake_in_a_rule_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(inv: Invocation) -> Verdict:
+        raise IndexError(inv.name)
+
+    monkeypatch.setitem(RULES, "git", broken)
+    facts = screen("sudo id; git status; ls")
+    assert facts.tier is Tier.NEVER
+    assert [f.code for f in facts.findings if f.code == "rule.failed"] == ["rule.failed"]
+    assert screen("git status").tier is Tier.ASK
+    assert screen_argv(["git", "status"]).tier is Tier.ASK
+    assert screen_argv(["git", "status"]).effect is Effect.MUTATING
 
 
 def test_comparison_counts_what_changed() -> None:

@@ -48,9 +48,7 @@ INTENDED = {
 
 SNAPSHOTS = "The commands for snapshots, seeds and the merging of layers are not there yet."
 INTERFACES = "For the interfaces of models, which are not there yet."
-UPKEEP = "Nothing removes the questions of runs that ended without an answer yet."
 OWED = {
-    "approval/approvals.py": {"close_ended": UPKEEP},
     "approval/workspace_policies.py": {"inherit_policy": SNAPSHOTS},
     "output/preview.py": {"text_for_model": INTERFACES},
     "state/leases.py": {"renew": SNAPSHOTS},

@@ -47,8 +47,13 @@ class Intent(_Entry):
     image: str | None = None
     """Content id of the image."""
     policies: dict[str, Digest] = {}
-    """Digests of what decided: ``consent``, ``host_policy``, ``workspace_policy``."""
+    """Digests of what decided: ``host_policy``, ``workspace_policy``."""
+    consent: str | None = None
+    """Id of the consent to these policies; ``implied`` for a throwaway workspace."""
     grant: str | None = None
+    """Id of the grant that answered the asks."""
+    approval: str | None = None
+    """Id of the question that was answered with yes."""
     snapshot_before: str | None = None
     owner: str
     """The process that runs it (`sandboxrun.state.owner.Owner`)."""
@@ -76,6 +81,10 @@ class Receipt(_Entry):
     posture: Digest | None = None
     """Of the confinement the init reported from inside."""
     policies: dict[str, Digest] = {}
+    consent: str | None = None
+    grant: str | None = None
+    approval: str | None = None
+    """Id of the question it was stopped by or started on."""
     snapshot_before: str | None = None
     snapshot_after: str | None = None
     effects: Digest | None = None

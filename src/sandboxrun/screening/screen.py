@@ -10,7 +10,7 @@ from typing import Final
 
 from sandboxrun.screening.collect import Collector
 from sandboxrun.screening.facts import Facts
-from sandboxrun.screening.grammar.gate import PRIVATE, encoded, text_codes
+from sandboxrun.screening.grammar.gate import encoded, readable, text_codes
 from sandboxrun.screening.grammar.shfmt import parser_path
 from sandboxrun.screening.limits import (
     COMMAND_BYTES,
@@ -41,16 +41,14 @@ def screen(command: str | bytes) -> Facts:
         before = len(encoded(text[:start]))
         collector.find(code, before, before + len(encoded(text[start:end])))
         collector.read_only = False
-    if not text.isascii():
-        # Three bytes for three: the spans of what follows stay where they are.
-        text = PRIVATE.sub("\ufffd", text)
+    script = readable(text)
     scope = Scope(positional=None)
 
     def read(walk: Walk) -> None:
-        walk.script(text, scope, Origin(0, len(raw), exact=True), None)
+        walk.script(script, scope, Origin(0, len(raw), exact=True), None)
         walk.finish(scope)
 
-    return _facts(collector, raw, read)
+    return _facts(collector, encoded(script), read)
 
 
 def screen_argv(argv: Sequence[str | bytes]) -> Facts:
@@ -61,13 +59,13 @@ def screen_argv(argv: Sequence[str | bytes]) -> Facts:
     collector = Collector()
     args = []
     at = 0
-    source = [_bytes(argument) for argument in argv]
-    for argument in source:
+    for argument in map(_bytes, argv):
         text = argument.decode("utf-8", "surrogateescape")
         for code, _, _ in text_codes(text):
             collector.find(code, at, at + len(argument))
-        args.append(Arg(PRIVATE.sub("\ufffd", text), at, at + len(argument)))
+        args.append(Arg(readable(text), at, at + len(argument)))
         at += len(argument) + 1
+    source = " ".join(arg.text for arg in args).encode()
     scope = Scope()
 
     def read(walk: Walk) -> None:
@@ -75,7 +73,7 @@ def screen_argv(argv: Sequence[str | bytes]) -> Facts:
             walk.judge(tuple(args), scope, None)
         walk.finish(scope)
 
-    return _facts(collector, b" ".join(source), read)
+    return _facts(collector, source, read)
 
 
 def _bytes(text: str | bytes) -> bytes:

@@ -185,7 +185,7 @@ def _command(command: str | None, words: tuple[str, ...] | None) -> tuple[Comman
         raise UsageError("Give one command, before or after `--`.")
     if words is not None and len(words) > 1:
         parts = tuple(word.encode("utf-8", "surrogateescape") for word in words)
-        return CommandText("argv", parts, "/workspace"), screen_argv(words)
+        return CommandText("argv", parts, "/workspace"), screen_argv(parts)
     script = words[0] if words else str(command)
     raw = script.encode("utf-8", "surrogateescape")
     return CommandText("shell", (raw,), "/workspace"), screen(raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,8 @@ def screen_command(
         )
     if baseline is not None:
         raise UsageError("--baseline compares results of --jsonl.")
-    facts = screen_argv(command) if argv else screen(command[0])
+    words = [os.fsencode(word) for word in command]
+    facts = screen_argv(words) if argv else screen(words[0])
     _print(facts.model_dump(mode="json") if as_json else _verdict(facts))
 
 

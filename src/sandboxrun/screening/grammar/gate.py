@@ -24,6 +24,17 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def readable(text: str) -> str:
+    """Return ``text`` for the parsers, byte for byte as long: spans stay where they are.
+
+    Bytes that are not UTF-8 become a character that is only ever part of a word, and the code
+    points used as marks become the one for what cannot be shown.
+    """
+    if text.isascii():
+        return text
+    return _BROKEN.sub("%", PRIVATE.sub("\ufffd", text))
+
+
 def text_codes(text: str) -> list[tuple[str, int, int]]:
     """Return findings about single characters: code, start and end in characters."""
     found = []

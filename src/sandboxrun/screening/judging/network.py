@@ -10,7 +10,6 @@ from sandboxrun.screening.judging.deletion import deletion_codes
 from sandboxrun.screening.judging.files import read_below
 from sandboxrun.screening.judging.invocation import MUTATING, Invocation, Verdict
 from sandboxrun.screening.judging.options import Options, read_options
-from sandboxrun.screening.judging.paths import resolve
 from sandboxrun.screening.judging.secrets import METADATA
 from sandboxrun.screening.reading import marks
 from sandboxrun.screening.reading.expand import Arg
@@ -51,10 +50,6 @@ def _curl(inv: Invocation) -> Verdict:
         inv.walk.read(socket, inv.scope)
     writes = _curl_writes(inv, options)
     remote = _addresses(inv, urls, local=socket is not None)
-    if remote:
-        _saves(inv, options.all_values("o", "output"))
-        if options.has("O", "remote-name", "remote-name-all"):
-            _saves(inv, [url._replace(text=_last(url.text)) for url in urls])
     for place in ("", "proxy"), ("x", "proxy"):
         value = options.value(*place)
         if value is not None and not is_loopback(value.text):
@@ -64,18 +59,6 @@ def _curl(inv: Invocation) -> Verdict:
         inv.find("network.use")
     output = marks.UNKNOWN + (marks.NETWORK if remote else "")
     return Verdict(not writes and not changes and not options.doubtful, output)
-
-
-def _saves(inv: Invocation, files: list[Arg]) -> None:
-    """Remember that these files hold text from the network."""
-    for file in files:
-        for path in resolve(file.text, inv.scope):
-            inv.scope.files[path] = marks.UNKNOWN + marks.NETWORK
-
-
-def _last(address: str) -> str:
-    """Return the name under which an address is saved."""
-    return re.split(r"[?#]", address)[0].rstrip("/").rpartition("/")[2] or "index.html"
 
 
 def _curl_writes(inv: Invocation, options: Options) -> bool:
@@ -164,9 +147,6 @@ def _wget(inv: Invocation) -> Verdict:
         document is not None and document.text in ("-", "/dev/null", "/dev/stdout")
     )
     remote = _addresses(inv, list(options.operands))
-    if remote and not prints:
-        urls = [url._replace(text=_last(url.text)) for url in options.operands]
-        _saves(inv, urls if document is None else [document])
     quiet = not options.value("oa", "output-file", "append-output")
     return Verdict(bool(prints and quiet), marks.UNKNOWN + (marks.NETWORK if remote else ""))
 

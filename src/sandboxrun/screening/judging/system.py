@@ -78,6 +78,10 @@ def _crontab(inv: Invocation) -> Verdict:
     for operand in options.operands:
         if operand.text != "-":
             inv.walk.read(operand, inv.scope)
+    for line in (inv.stdin or "").splitlines():
+        job = re.fullmatch(r"\s*(?:@\w+|(?:\S+\s+){4}\S+)\s+(.+)", line)
+        if job is not None:
+            inv.script(inv.whole._replace(text=job[1]))
     return MUTATING
 
 

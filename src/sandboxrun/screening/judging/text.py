@@ -54,7 +54,10 @@ def _sed_output(inv: Invocation, scripts: list[Arg], operands: tuple[Arg, ...]) 
         match = re.fullmatch(r"s(.)([\w ./-]*)\1([\w ./-]*)\1g?", scripts[0].text)
         if match is not None:
             return text.replace(match[2], match[3]) if match[2] else text
-    return marks.UNKNOWN + marks.taint(text)
+    before = (
+        re.fullmatch(r"s(.)\^\1([\w ./-]+)\1g?", scripts[0].text) if len(scripts) == 1 else None
+    )
+    return (before[2] if before is not None else "") + marks.UNKNOWN + marks.taint(text)
 
 
 _ADDRESS: Final = r"(?:\d+(?:~\d+)?|\$|/(?:\\.|\[[^\]\n]*\]|[^/\\\n])*/[IM]*)"
@@ -194,7 +197,19 @@ def _awk(inv: Invocation) -> Verdict:
     for operand in (*operands, *files):
         if not re.match(r"[A-Za-z_]\w*=", operand.text):
             inv.walk.read(operand, inv.scope)
-    return Verdict(read_only, marks.UNKNOWN + marks.taint(contents(inv, ())))
+    printed = _awk_printed(programs[0].text) if len(programs) == 1 and not files else ""
+    return Verdict(read_only, printed + marks.UNKNOWN + marks.taint(contents(inv, ())))
+
+
+_AWK_PRINT: Final = re.compile(r"\s*(?:BEGIN)?\s*\{\s*printf?\s+\"((?:\\.|[^\"\\])*)\"([^}]*)\}\s*")
+
+
+def _awk_printed(program: str) -> str:
+    """Return the text with which every line begins that a simple program prints."""
+    match = _AWK_PRINT.fullmatch(program)
+    if match is None:
+        return ""
+    return _awk_unescape(match[1]) + ("" if match[2].strip(" ;") else "\n")
 
 
 def _awk_program(inv: Invocation, program: Arg, assigned: list[Arg]) -> bool:
