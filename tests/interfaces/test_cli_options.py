@@ -184,6 +184,7 @@ def test_every_command_with_json_is_tried_or_has_no_fault_of_its_own() -> None:
         "artifact",
         "daemon",
         "quota",
+        "verify",
     }
 
 
