@@ -49,7 +49,8 @@ docs: dev
 	$(PY) scripts/cli_reference.py > docs/cli.md
 	$(PY) -m pytest -q tests/interfaces/test_docs.py
 
-TEST := SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest
+# Tests mostly wait for engines: two files at a time take little more than half the time.
+TEST := SANDBOXRUN_TEST_STATE=$(STATE) $(PY) -m pytest -n 2 --dist loadfile
 
 test: lint podman-images
 	$(TEST) -m "not slow"

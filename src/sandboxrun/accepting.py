@@ -14,11 +14,6 @@ from sandboxrun.model.text import escaped
 from sandboxrun.model.validation import usage_error
 from sandboxrun.output.run_log import RunLog
 
-SYNC_SECONDS = 2.0
-"""Between two syncs of the workspaces' store; what a power loss can take back."""
-CANCEL_SECONDS = 60.0
-"""Longest wait for a cancelled run: the sum of the pipeline's own bounds, with room."""
-
 
 def request_from(**fields: Any) -> Request:  # noqa: ANN401 - the request's own types
     """Return a request of ``fields``. Raises `UsageError` naming the first one at fault."""

@@ -54,11 +54,6 @@ from sandboxrun.warm.maker import Maker
 from sandboxrun.warm.slots import open_slots
 from sandboxrun.workspace.workspaces import open_workspaces
 
-SYNC_SECONDS = 2.0
-"""Between two syncs of the workspaces' store; what a power loss can take back."""
-CANCEL_SECONDS = 60.0
-"""Longest wait for a cancelled run: the sum of the pipeline's own bounds, with room."""
-
 
 def redaction_of(state: Path) -> Redaction:
     """Return what is removed from the output of every run; compiled once a machine."""

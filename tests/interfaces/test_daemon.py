@@ -125,6 +125,9 @@ COMMANDS = [
     ("-w", "nosuch", "true"),
     ("--image", "nosuch:1", "true"),
     ("--memory", "lots", "true"),
+    ("--json", "-w", "nosuch", "true"),
+    ("--json", "--events", "-w", "nosuch", "true"),
+    ("--json", "--memory", "lots", "true"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,11 +60,9 @@ class HttpConnection:
         elif method != "GET":
             fields.append(("Content-Length", "0"))
         await self._send(h11.Request(method=method, target=target, headers=fields))
-        try:
+        # An engine that refuses early answers, and does not read the rest.
+        with suppress(OSError):
             await self._send_body(body)
-        except OSError:
-            # An engine that refuses early answers, and does not read the rest.
-            return await self._head()
         return await self._head()
 
     async def read(self) -> bytes:

@@ -8,7 +8,7 @@ from sandboxrun.engine.hardening import LaunchPlan, harden
 from sandboxrun.engine.init_cache import InitInstallation
 from sandboxrun.engine.posture_compare import require
 from sandboxrun.engine.posture_promise import promised_posture
-from sandboxrun.engine.protocol import Engine, EngineInfo, ImageInfo
+from sandboxrun.engine.protocol import Engine, EngineInfo
 from sandboxrun.engine.sandbox import Sandbox
 from sandboxrun.engine.spec import ContainerSpec
 from sandboxrun.model import labels
@@ -72,10 +72,9 @@ class Maker:
             )
         )
 
-    async def pause(
-        self, name: str, image: ImageInfo, uid: int, runtime: str | None
-    ) -> ContainerSpec:
+    async def pause(self, name: str, recipe: Recipe, uid: int) -> ContainerSpec:
         """Return a container that holds a network namespace and runs nothing. Raises as `spec`."""
+        image = recipe.image
         return harden(
             LaunchPlan(
                 name=name,
@@ -88,7 +87,7 @@ class Maker:
                 init=await self.init.volume(image.id),
                 labels=self._tags(labels.ROLE_PAUSE, ()),
                 network=NO_NETWORK,
-                runtime=runtime,
+                runtime=recipe.key.runtime,
             )
         )
 

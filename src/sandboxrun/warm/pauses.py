@@ -8,13 +8,13 @@ container at a time, and the next only after the engine has confirmed that the l
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 
-from sandboxrun.engine.protocol import ImageInfo
 from sandboxrun.engine.sandbox import Sandbox, open_sandbox
 from sandboxrun.errors import SandboxrunError
 from sandboxrun.model.ids import new_id
@@ -34,6 +34,7 @@ class Pause:
     sandbox: Sandbox
     owned: AsyncExitStack
     leased: bool = False
+    idle_since: float = field(default_factory=time.monotonic)
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Pauses:
-    """All namespaces of one runner. Made by `open_pauses`."""
+    """All namespaces of one runner. Whoever makes it closes it."""
 
     maker: Maker
     _pauses: list[Pause] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Pauses:
             yield lease
         finally:
             if pause is not None:
-                pause.leased = False
+                pause.leased, pause.idle_since = False, time.monotonic()
                 if not lease.is_free:
                     await self._end(pause)
 
@@ -97,7 +98,7 @@ class Pauses:
             return
         self._making[workspace_id] = self._making.get(workspace_id, 0) + 1
         try:
-            self._pauses.append(await self._made(workspace_id, recipe.image, uid, recipe))
+            self._pauses.append(await self._made(workspace_id, recipe, uid))
         finally:
             self._making[workspace_id] -= 1
 
@@ -105,6 +106,13 @@ class Pauses:
         """End the idle namespaces of a workspace. Shielded and bounded."""
         for pause in [each for each in self._pauses if each.workspace_id == workspace_id]:
             if not pause.leased:
+                await self._end(pause)
+
+    async def expire(self, life_seconds: float) -> None:
+        """End those that died, or that no container has used for so long. Shielded and bounded."""
+        latest = time.monotonic() - life_seconds
+        for pause in [each for each in self._pauses if not each.leased]:
+            if not pause.leased and (pause.idle_since <= latest or not pause.sandbox.is_waiting()):
                 await self._end(pause)
 
     async def close(self) -> None:
@@ -122,11 +130,11 @@ class Pauses:
                 await self._end(pause)
         return None
 
-    async def _made(self, workspace_id: str, image: ImageInfo, uid: int, recipe: Recipe) -> Pause:
+    async def _made(self, workspace_id: str, recipe: Recipe, uid: int) -> Pause:
         owned = AsyncExitStack()
         try:
             name = new_id("sandboxrun-pause")
-            spec = await self.maker.pause(name, image, uid, recipe.key.runtime)
+            spec = await self.maker.pause(name, recipe, uid)
             sandbox = await owned.enter_async_context(open_sandbox(self.maker.engine, spec))
             await self.maker.start(sandbox, spec)
         except BaseException:

@@ -237,6 +237,7 @@ class Slots:
                 if now - slot.made_at >= self._policy.idle_seconds or not slot.sandbox.is_waiting():
                     del self._idle[workspace_id]
                     self._discard(slot)
+            await self.pauses.expire(self._policy.idle_seconds)
 
     async def _close(self) -> None:
         self._closing = True

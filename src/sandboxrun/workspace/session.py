@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -139,10 +140,9 @@ class Session:
         """
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             try:
-                await put_away(self._access, self._mount, sealed=self._sealed is not None)
-            except (EngineError, StateError, WorkspaceLostError):
-                # The rows stay, and recovery starts from them.
-                pass
+                # Where it cannot be done the rows stay, and recovery starts from them.
+                with suppress(EngineError, StateError, WorkspaceLostError):
+                    await put_away(self._access, self._mount, sealed=self._sealed is not None)
             finally:
                 if self._lingers and self._turn is not None:
                     await self._access.line.leave(self._turn)

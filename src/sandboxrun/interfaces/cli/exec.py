@@ -171,7 +171,9 @@ def exec_command(
         stdin=executor.read_stdin() if stdin else None,
     )
     mode = Mode.EVENTS if events else Mode.OUTCOME if as_json else Mode.STREAMS
-    raise typer.Exit(executor.execute(Plan(settings, request, mode, approve, wait_approval)))
+    raise typer.Exit(
+        executor.execute(Plan(settings, request, mode, as_json, approve, wait_approval))
+    )
 
 
 def _request(**fields: Any) -> Request:  # noqa: ANN401 - the request's own types

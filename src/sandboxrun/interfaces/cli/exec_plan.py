@@ -27,6 +27,8 @@ class Plan:
     settings: Settings
     request: Request
     mode: Mode
+    as_json: bool
+    """Whether a fault is told as JSON on stdout, too."""
     approve: bool
     """Whoever gave the command says yes to what would be asked."""
     wait_seconds: float | None

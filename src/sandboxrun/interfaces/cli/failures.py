@@ -32,12 +32,18 @@ class Failure:
 
     def report(self, arguments: Sequence[str]) -> int:
         """Print it as the command line ``arguments`` ask, and return the exit status."""
-        if wants_json(arguments):
-            sys.stdout.write(json.dumps({"error": self.document()}) + "\n")
-        told = f"{self.message}\n{self.advice}".strip()
-        if told and not self.silent:
+        document, told = self.lines(arguments)
+        if document is not None:
+            sys.stdout.write(f"{document}\n")
+        if told:
             sys.stderr.write(f"sandboxrun: {told}\n")
         return self.exit_status
+
+    def lines(self, arguments: Sequence[str]) -> tuple[str | None, str | None]:
+        """Return what belongs on stdout and on stderr of the command line ``arguments``."""
+        told = f"{self.message}\n{self.advice}".strip()
+        document = json.dumps({"error": self.document()}) if wants_json(arguments) else None
+        return document, None if self.silent else told
 
     def document(self) -> dict[str, object]:
         """Return it as JSON."""

@@ -18,6 +18,7 @@ import structlog
 from sandboxrun.errors import SandboxrunError, StateError
 from sandboxrun.interfaces.cli.entry import CANCELLED_STATUS
 from sandboxrun.interfaces.cli.exec_plan import Plan, carried_out, status_of
+from sandboxrun.interfaces.cli.failures import Failure, of_fault
 from sandboxrun.interfaces.cli.live import Console
 from sandboxrun.interfaces.cli.terminal_approver import person_at
 from sandboxrun.interfaces.daemon import wire
@@ -31,6 +32,7 @@ _REQUEST_SECONDS: Final = 5.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _PIPE_CLOSED: Final = 141
 _PIECE: Final = 64 * 1024
+_EXEC: Final = "sandboxrun exec"
 LOCK: Final = "daemon"
 """Held by the daemon for as long as it serves."""
 
@@ -120,11 +122,20 @@ class Daemon:
                 status = CANCELLED_STATUS if signals.came else status_of(outcome)
             except SandboxrunError as fault:
                 status = fault.exit_status
-                await anyio.to_thread.run_sync(console.say, f"{fault.message}\n{fault.advice}")
+                await anyio.to_thread.run_sync(_tell, of_fault(fault, command=_EXEC), plan, console)
             except BrokenPipeError:
                 status = _PIPE_CLOSED
             group.cancel_scope.cancel()
         return status
+
+
+def _tell(failure: Failure, plan: Plan, console: Console) -> None:
+    """Say why nothing was run, as the command line does without us."""
+    document, told = failure.lines(("--json",) if plan.as_json else ())
+    if document is not None:
+        console.print(document)
+    if told:
+        console.say(told)
 
 
 @dataclass(slots=True)
