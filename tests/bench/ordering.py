@@ -15,7 +15,7 @@ DOCKER = "docker run"
 BAR = 1.05
 LINES = 10_000
 LOADS = {
-    "dd bs=512 | cat": "dd if=/dev/zero bs=512 count=20000 status=none | cat",
+    "dd bs=512 | cat": "dd if=/dev/zero bs=512 count=400000 status=none | cat",
     "200,000 unbuffered lines": "python3 -uc 'for i in range(200_000): print(i)'",
     "four parallel loops": "for j in 1 2 3 4; do"
     " (for ((i = 0; i < 50000; i++)); do echo $i; done) & done; wait",
