@@ -167,7 +167,9 @@ def test_nothing_is_lost_to_signals(binary: Path, name: str) -> None:
     assert result.code == 0
 
 
-@pytest.mark.parametrize("name", ["bash trap, 1 kHz", "bash trap, tight", "C threads"])
+# Not "tight": a sender that never pauses fills what can be deferred (MAX_DEFERRED of guard.c), and
+# then a signal is delivered at once, with the interruption that the C library gives for it.
+@pytest.mark.parametrize("name", ["bash trap, 1 kHz", "C threads"])
 def test_nothing_is_lost_the_way_aarch64_needs_it(binary: Path, name: str) -> None:
     command, lines = LOSSES[name]
     deferring = build_init(binary.parent, "CFLAGS=-O2 -DGUARD_DEFERS", name="deferring")
